@@ -1,0 +1,1 @@
+"""Holdfast: a durable job engine for Python."""

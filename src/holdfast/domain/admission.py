@@ -1,0 +1,42 @@
+"""How many more jobs a limited source or queue lets in right now. Pure; the store holds the row's lock meanwhile.
+
+In use is a count of rows in state `running`, never a counter, so nothing has to be given back when a worker dies. A
+breaker that is half open (its failures reached the threshold and its pause is over) lets in a single probe: one
+running job of that source, fleet-wide. If the prober dies, its row leaves `running` and the probe is free again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStanding:
+    name: str
+    max_concurrent: int | None
+    rate_limit_per_minute: float | None
+    burst: int
+    bucket_level: float
+    seconds_since: float
+    half_open: bool
+
+    @property
+    def level(self) -> float | None:
+        """Tokens in the bucket now; None when there is no rate limit."""
+        if self.rate_limit_per_minute is None:
+            return None
+        refilled = self.bucket_level + max(self.seconds_since, 0.0) * self.rate_limit_per_minute / 60.0
+        return min(float(self.burst), refilled)
+
+    def allowance(self, in_use: int) -> int | None:
+        """How many may start now; None for no limit."""
+        bounds: list[int] = []
+        if self.half_open:
+            bounds.append(1 - in_use)
+        if self.max_concurrent is not None:
+            bounds.append(self.max_concurrent - in_use)
+        if self.level is not None:
+            # A hair of tolerance: a token that is due this very moment must not be lost to rounding.
+            bounds.append(math.floor(self.level + 1e-9))
+        return max(0, min(bounds)) if bounds else None

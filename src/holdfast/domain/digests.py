@@ -1,0 +1,35 @@
+"""Digests that stand in for secrets and reports in the store.
+
+The store keeps only the digest of a lease token: whoever can read the database, a backup or the audit log cannot act
+as the lease's holder. A report's digest lets a repeated report be recognised without keeping it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+
+from holdfast.domain.outcome import Failed, Outcome
+from holdfast.domain.spec import canonical_json
+
+DIGEST_HEX = 32  # 128 bits
+
+
+def lease_token(secret: bytes, job_id: str) -> str:
+    """The token of one job in a claim: derived, so that a claim of a thousand jobs needs one secret.
+
+    Nobody can get from one job's token to another's without the secret, which never leaves the claiming call.
+    """
+    return hashlib.sha256(secret + bytes.fromhex(job_id.replace("-", ""))).hexdigest()
+
+
+def token_digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_HEX]
+
+
+def report_digest(outcome: Outcome, field: str = "report") -> str:
+    """`field` names the report in the error that a value JSON cannot hold leads to."""
+    content = {"outcome": type(outcome).__name__} | {f.name: getattr(outcome, f.name) for f in fields(outcome)}
+    if isinstance(outcome, Failed):
+        content["error"] = outcome.error.to_json()
+    return hashlib.sha256(canonical_json(content, field)).hexdigest()[:DIGEST_HEX]

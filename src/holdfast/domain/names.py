@@ -1,0 +1,49 @@
+"""Rules for names and other small values that callers hand in."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from holdfast.domain.errors import InvalidInput
+
+MAX_NAME = 200
+MAX_PRIORITY = 100
+
+
+def check_name(value: Any, field: str) -> str:
+    """A task, queue, source or worker name: 1 to 200 characters, none of them a control character."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be a string, got {type(value).__name__}")
+    if not value.strip():
+        raise InvalidInput(field, "must not be empty")
+    if len(value) > MAX_NAME:
+        raise InvalidInput(field, f"must be at most {MAX_NAME} characters, got {len(value)}")
+    if not value.isprintable():
+        raise InvalidInput(field, "must not contain control characters or lone surrogates (NUL and newline included)")
+    return value
+
+
+def check_integer(value: Any, field: str, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidInput(field, f"must be a whole number, got {value!r}")
+    if not low <= value <= high:
+        raise InvalidInput(field, f"must be between {low} and {high}, got {value}")
+    return value
+
+
+def check_moment(value: Any, field: str) -> datetime:
+    if not isinstance(value, datetime):
+        raise InvalidInput(field, f"must be a datetime, got {type(value).__name__}")
+    if value.tzinfo is None:
+        raise InvalidInput(field, "must carry a time zone; a naive datetime is ambiguous (use datetime.now(UTC))")
+    return value
+
+
+def check_id(value: Any, field: str = "id") -> str:
+    """A job id in its canonical form: lower case, with hyphens."""
+    try:
+        return str(uuid.UUID(value if isinstance(value, str) else str(value)))
+    except (ValueError, AttributeError):
+        raise InvalidInput(field, f"must be a UUID, got {str(value)[:60]!r}") from None

@@ -1,0 +1,96 @@
+"""How an attempt can end, as a closed union; and the report that carries it.
+
+`LeaseLost` is the reaper's alone: no worker can report it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class JobError:
+    code: str
+    message: str
+    stack: str | None = None
+    retryable: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "message": self.message,
+            "stack": self.stack,
+            "retryable": self.retryable,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an attempt cost, as measured by whoever ran it."""
+
+    duration_ms: int | None = None
+    cpu_ms: int | None = None
+    max_rss_kb: int | None = None
+
+    def to_json(self) -> dict[str, int]:
+        figures = {"duration_ms": self.duration_ms, "cpu_ms": self.cpu_ms, "max_rss_kb": self.max_rss_kb}
+        return {name: value for name, value in figures.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    result: Any = None
+    result_ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: JobError
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The process that ran the job died: by a signal, for memory, or without a word."""
+
+    message: str
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    reason: str = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    delay_seconds: float
+    reason: str = "snoozed"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    pass
+
+
+Outcome = Succeeded | Failed | Crashed | Released | Snoozed | Cancelled
+Ending = Outcome | LeaseLost
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A worker's word about one attempt. The token authorises it, the attempt number names it."""
+
+    job_id: str
+    attempt: int
+    lease_token: str
+    outcome: Outcome
+    worker: str | None = None
+    usage: Usage = field(default_factory=Usage)

@@ -1,0 +1,61 @@
+"""Answers to the questions an operator asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from holdfast.domain.job import Job
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """One page of a listing; `after` continues it, None when there is no more."""
+
+    items: tuple[Item, ...]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    name: str
+    ready: int
+    scheduled: int
+    running: int
+    oldest_ready_at: datetime | None
+    paused_at: datetime | None
+    max_running: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    name: str
+    enabled: bool
+    rate_limit_per_minute: float | None
+    burst: int
+    max_concurrent: int | None
+    failure_streak: int
+    last_success_at: datetime | None
+    last_failure_at: datetime | None
+    paused_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    job_id: str
+    attempt: int
+    verb: str
+    reason: str
+    worker: str
+    first_at: datetime
+    last_at: datetime
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    job: Job
+    reason: str

@@ -1,0 +1,97 @@
+"""The protocols at which the layers meet.
+
+A store is synchronous; one method is one verb is one transaction. `connection` on the enqueue verbs is the user's own
+SQLAlchemy Connection or Session, psycopg connection, or (for the async forms) AsyncSession or AsyncConnection: the job
+then exists if and only if the user's transaction commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
+from holdfast.domain.job import Attempt, AuditEvent, Claimed, Enqueued, Job, NewJob
+from holdfast.domain.lifecycle import State
+from holdfast.domain.outcome import Report
+from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck
+
+
+class EnqueueStore(Protocol):
+    """What a client needs."""
+
+    def enqueue(self, job: NewJob, connection: Any = None) -> Enqueued: ...
+
+    def enqueue_many(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]: ...
+
+
+class WorkStore(Protocol):
+    """What a worker needs."""
+
+    def claim(
+        self,
+        worker: str,
+        limit: int = 1,
+        queues: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+    ) -> list[Claimed]: ...
+
+    def claim_job(self, worker: str, job_id: str) -> Claimed | None: ...
+
+    def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]: ...
+
+    def settle(self, reports: Sequence[Report]) -> list[Settled]: ...
+
+    def reap(self, holder: str, *, period: float, lease_seconds: float, heartbeat_seconds: float) -> Reaped: ...
+
+
+class OperatorStore(Protocol):
+    """What an operator needs."""
+
+    def cancel(self, job_ids: Sequence[str]) -> list[OperatorAnswer]: ...
+
+    def requeue(self, job_ids: Sequence[str]) -> list[OperatorAnswer]: ...
+
+    def pause_queue(self, name: str) -> None: ...
+
+    def resume_queue(self, name: str) -> None: ...
+
+    def limit_queue(self, name: str, max_running: int | None) -> None: ...
+
+    def set_source(self, name: str, **limits: Any) -> SourceView: ...
+
+    def sources(self) -> list[SourceView]: ...
+
+    def job(self, job_id: str) -> Job: ...
+
+    def jobs(
+        self,
+        *,
+        states: Sequence[State] = (),
+        queue: str | None = None,
+        task: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Job]: ...
+
+    def events(self, job_id: str) -> list[AuditEvent]: ...
+
+    def attempts(self, job_id: str) -> list[Attempt]: ...
+
+    def refusals(self, job_id: str | None = None) -> list[Refusal]: ...
+
+    def queues(self) -> list[QueueView]: ...
+
+    def stuck(self, limit: int = 50) -> list[Stuck]: ...
+
+
+class HistorySource(Protocol):
+    """What `holdfast verify` reads: every job with its whole history, in order of id, in constant memory."""
+
+    def histories(self) -> Iterator[tuple[Job | None, Iterable[AuditEvent], str | None]]: ...
+
+
+class Store(EnqueueStore, WorkStore, OperatorStore, Protocol):
+    """The whole port."""
+
+    def close(self) -> None: ...

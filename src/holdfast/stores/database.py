@@ -1,0 +1,133 @@
+"""Connections and transactions, so that a verb is only its statements and its decisions.
+
+A `Transaction` runs rendered statements on one connection. `Database.transaction()` opens one of the store's own;
+`borrow` wraps a connection of the user's, which the user commits or rolls back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.orm import Session, scoped_session
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.stores.statements.words import POSTGRES, Statement
+from holdfast.stores.types import to_text
+
+Row = Sequence[Any]
+Parameters = Mapping[str, Any]
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Transaction(Protocol):
+    dialect: str
+
+    def rows(self, statement: Statement, parameters: Parameters | None = None) -> list[Row]:
+        """Run a statement that returns rows."""
+        ...
+
+    def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
+        """Run a statement that returns none."""
+        ...
+
+
+class CursorTransaction:
+    """On a driver's own cursor: no layer between the rendered text and the database."""
+
+    def __init__(self, cursor: Any, dialect: str, now: datetime | None) -> None:
+        self.cursor = cursor
+        self.dialect = dialect
+        self._fixed = {} if now is None else {"now": to_text(now)}
+
+    def rows(self, statement: Statement, parameters: Parameters | None = None) -> list[Row]:
+        self.run(statement, parameters)
+        found: list[Row] = self.cursor.fetchall()
+        return found
+
+    def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
+        self.cursor.execute(statement.driver_sql(self.dialect), {**self._fixed, **(parameters or {})})
+
+
+class BorrowedTransaction:
+    """On the user's SQLAlchemy connection, whatever its driver."""
+
+    def __init__(self, connection: Connection, now: datetime | None) -> None:
+        self.connection = connection
+        self.dialect = connection.dialect.name
+        self._fixed = {} if now is None else {"now": to_text(now)}
+
+    def rows(self, statement: Statement, parameters: Parameters | None = None) -> list[Row]:
+        return [tuple(row) for row in self._execute(statement, parameters)]
+
+    def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
+        self._execute(statement, parameters)
+
+    def _execute(self, statement: Statement, parameters: Parameters | None) -> Any:
+        clause = text(statement.sql(self.dialect))
+        known = {**self._fixed, **(parameters or {})}
+        wanted = {name: known[name] for name in clause._bindparams}
+        return self.connection.execute(clause, wanted)
+
+
+class Database(ABC):
+    dialect: str
+    engine: Engine
+    integrity_errors: tuple[type[Exception], ...]
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[CursorTransaction]:
+        """Several statements, all or nothing."""
+
+    @abstractmethod
+    def statement(self) -> AbstractContextManager[CursorTransaction]:
+        """One statement, committed by itself."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[CursorTransaction]:
+        """One statement that only reads."""
+
+    @abstractmethod
+    def now(self) -> datetime | None:
+        """The time to hand to statements; None where the database has a clock of its own."""
+
+    def borrow(self, connection: Any) -> Transaction:
+        """The user's connection, session or psycopg connection as a transaction."""
+        if isinstance(connection, Session | scoped_session):
+            connection = connection.connection()
+        if isinstance(connection, Connection):
+            self._same_kind(connection.dialect.name)
+            return BorrowedTransaction(connection, self.now())
+        if _is_psycopg(connection):
+            self._same_kind(POSTGRES)
+            return CursorTransaction(_tuple_cursor(connection), POSTGRES, None)
+        raise InvalidInput(
+            "connection",
+            "must be a SQLAlchemy Connection or Session, or a psycopg connection; with an AsyncSession,"
+            f" AsyncConnection use aenqueue; got {type(connection).__name__}",
+        )
+
+    def _same_kind(self, dialect: str) -> None:
+        if dialect != self.dialect:
+            raise InvalidInput("connection", f"is to {dialect}, but this store is on {self.dialect}")
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _is_psycopg(connection: Any) -> bool:
+    return any(f"{kind.__module__}.{kind.__name__}" == "psycopg.Connection" for kind in type(connection).__mro__)
+
+
+def _tuple_cursor(connection: Any) -> Any:
+    from psycopg.rows import tuple_row
+
+    return connection.cursor(row_factory=tuple_row)

@@ -1,0 +1,149 @@
+"""Guards on SQLite.
+
+SQLite has no statement-level triggers and cannot change NEW. So an UPDATE typed by hand is caught BEFORE it happens:
+the trigger writes the completed row itself, which passes the guard and leaves its audit row like any transition, and
+then tells SQLite to skip the original (`RAISE(IGNORE)` skips this row only). And there is no trigger depth: the audit
+log knows its own writer by what it writes, namely exactly the latest transition of the job's row, once.
+"""
+
+from __future__ import annotations
+
+from holdfast.stores import schema
+from holdfast.stores.guards import rules
+from holdfast.stores.types import SQLITE_NOW
+
+_LATER = f"max({SQLITE_NOW}, OLD.updated_at)"
+_LEAVES = "NEW.state <> 'running'"
+_STARTS = "NEW.state = 'running' AND OLD.state <> 'running'"
+
+# What the completed row holds where it is not simply the value that was typed.
+_COMPLETED = {
+    "seq": "OLD.seq + 1",
+    "transition": rules.MANUAL_EVENT,
+    "transition_detail": "json_object('manual', json('true'))",
+    "updated_at": _LATER,
+    "attempt": f"CASE WHEN {_STARTS} THEN OLD.attempt + 1 ELSE NEW.attempt END",
+    "claimed_at": f"CASE WHEN {_STARTS} THEN {_LATER} ELSE NEW.claimed_at END",
+    "started_at": f"CASE WHEN {_STARTS} THEN coalesce(OLD.started_at, {_LATER}) ELSE NEW.started_at END",
+    "lease_owner": (
+        f"CASE WHEN {_LEAVES} THEN NULL WHEN {_STARTS} THEN coalesce(NEW.lease_owner, 'manual')"
+        " ELSE NEW.lease_owner END"
+    ),
+    "lease_token": f"CASE WHEN {_LEAVES} THEN NULL ELSE NEW.lease_token END",
+    "lease_expires_at": f"CASE WHEN {_LEAVES} THEN NULL ELSE NEW.lease_expires_at END",
+    "failures": (
+        f"CASE WHEN {rules.REQUEUES} THEN 0 WHEN {rules.CHARGES_FAILURE} THEN OLD.failures + 1 ELSE NEW.failures END"
+    ),
+    "crashes": f"CASE WHEN {rules.REQUEUES} THEN 0 ELSE NEW.crashes END",
+    "cancel_requested_at": f"CASE WHEN {rules.REQUEUES} THEN NULL ELSE NEW.cancel_requested_at END",
+    "finished_at": (f"CASE WHEN {rules.ENDS} THEN {_LATER} WHEN {rules.REQUEUES} THEN NULL ELSE NEW.finished_at END"),
+}
+
+
+def _completed_columns() -> str:
+    names = [column.name for column in schema.jobs.columns if column.name != "id"]
+    return ",\n      ".join(f"{name} = {_COMPLETED.get(name, f'NEW.{name}')}" for name in names)
+
+
+def _refusal(message: str) -> str:
+    return f"SELECT RAISE(ABORT, 'holdfast: {message}');"
+
+
+def _triggers() -> dict[str, str]:
+    audit_columns = "job_id, seq, at, event, from_state, to_state, attempt, worker, lease, detail"
+    append_only = "the audit log is append-only and written by triggers"
+    return {
+        "holdfast_manual": f"""
+  BEFORE UPDATE ON holdfast_jobs WHEN {rules.MANUAL_UPDATE} BEGIN
+    UPDATE holdfast_jobs SET
+      {_completed_columns()}
+    WHERE id = OLD.id;
+    SELECT RAISE(IGNORE);
+  END""",
+        "holdfast_guard": f"""
+  BEFORE UPDATE ON holdfast_jobs WHEN NOT ({rules.MANUAL_UPDATE}) AND NOT ({rules.LEGAL_UPDATE}) BEGIN
+    {_refusal("this transition is not in the lifecycle")}
+  END""",
+        "holdfast_guard_insert": f"""
+  BEFORE INSERT ON holdfast_jobs
+  WHEN NOT ({rules.FRESH_ROW} AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') BEGIN
+    {_refusal("a job is inserted as pending, with a JSON object as payload")}
+  END""",
+        "holdfast_guard_delete": f"""
+  BEFORE DELETE ON holdfast_jobs WHEN NOT ({rules.IS_TERMINAL}) BEGIN
+    {_refusal("only a finished job is deleted")}
+  END""",
+        "holdfast_audit_insert": f"""
+  AFTER INSERT ON holdfast_jobs BEGIN
+    INSERT INTO holdfast_events ({audit_columns})
+    VALUES (NEW.id, 1, NEW.updated_at, 'enqueued', NULL, 'pending', 0, NULL, NULL, NEW.transition_detail);
+  END""",
+        "holdfast_audit_update": f"""
+  AFTER UPDATE ON holdfast_jobs WHEN NEW.seq <> OLD.seq BEGIN
+    INSERT INTO holdfast_events ({audit_columns})
+    VALUES (NEW.id, NEW.seq, NEW.updated_at, NEW.transition, OLD.state, NEW.state, NEW.attempt,
+            coalesce(NEW.lease_owner, OLD.lease_owner), coalesce(NEW.lease_token, OLD.lease_token),
+            NEW.transition_detail);
+  END""",
+        "holdfast_audit_delete": f"""
+  AFTER DELETE ON holdfast_jobs BEGIN
+    INSERT INTO holdfast_events ({audit_columns})
+    VALUES (OLD.id, OLD.seq + 1, {_LATER}, 'pruned', OLD.state, NULL, OLD.attempt, NULL, NULL, NULL);
+  END""",
+        "holdfast_events_insert": f"""
+  BEFORE INSERT ON holdfast_events
+  WHEN EXISTS (SELECT 1 FROM holdfast_events WHERE job_id = NEW.job_id AND seq = NEW.seq)
+    OR NOT CASE WHEN NEW.event = 'pruned'
+      THEN NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.job_id)
+       AND EXISTS (SELECT 1 FROM holdfast_events
+                   WHERE job_id = NEW.job_id AND seq = NEW.seq - 1 AND event <> 'pruned')
+      ELSE EXISTS (SELECT 1 FROM holdfast_jobs
+                   WHERE id = NEW.job_id AND seq = NEW.seq AND transition = NEW.event AND updated_at = NEW.at) END
+  BEGIN
+    {_refusal(append_only)}
+  END""",
+        "holdfast_events_update": f"""
+  BEFORE UPDATE ON holdfast_events BEGIN
+    {_refusal(append_only)}
+  END""",
+        "holdfast_events_delete": f"""
+  BEFORE DELETE ON holdfast_events
+  WHEN NOT EXISTS (SELECT 1 FROM holdfast_retired_histories WHERE job_id = OLD.job_id) BEGIN
+    {_refusal(append_only)}
+  END""",
+        "holdfast_retire_guard": f"""
+  BEFORE INSERT ON holdfast_retired_histories
+  WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.job_id) BEGIN
+    {_refusal("a history is retired only after its job was pruned")}
+  END""",
+        "holdfast_retire": """
+  AFTER INSERT ON holdfast_retired_histories BEGIN
+    DELETE FROM holdfast_events WHERE job_id = NEW.job_id;
+    DELETE FROM holdfast_retired_histories WHERE job_id = NEW.job_id;
+  END""",
+    }
+
+
+ATTEMPTS_VIEW = """
+CREATE VIEW holdfast_attempts AS
+SELECT started.job_id, started.attempt, started.worker, started.at AS started_at, ended.at AS finished_at,
+       ended.event AS outcome, json_extract(ended.detail, '$.error') AS error,
+       json_extract(ended.detail, '$.exit_code') AS exit_code, json_extract(ended.detail, '$.signal') AS signal,
+       coalesce(json_extract(ended.detail, '$.duration_ms'),
+                cast(round((julianday(ended.at) - julianday(started.at)) * 86400000) AS integer)) AS duration_ms,
+       json_extract(ended.detail, '$.cpu_ms') AS cpu_ms, json_extract(ended.detail, '$.max_rss_kb') AS max_rss_kb
+FROM holdfast_events started
+LEFT JOIN holdfast_events ended
+  ON ended.job_id = started.job_id AND ended.attempt = started.attempt AND ended.seq > started.seq
+ AND ended.from_state = 'running' AND ended.to_state <> 'running'
+WHERE started.event = 'claimed'"""
+
+
+def statements() -> list[str]:
+    ddl = []
+    for name, body in _triggers().items():
+        ddl.append(f"DROP TRIGGER IF EXISTS {name}")
+        ddl.append(f"CREATE TRIGGER {name}{body}")
+    ddl.append("DROP VIEW IF EXISTS holdfast_attempts")
+    ddl.append(ATTEMPTS_VIEW.strip())
+    return ddl

@@ -1,0 +1,1 @@
+"""The steps. A file's name begins with its revision, a number of four digits."""

@@ -1,0 +1,80 @@
+"""Rows of either driver as domain values.
+
+psycopg hands over datetimes and parsed JSON; sqlite3 hands over text. Everything above this file sees neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from holdfast.domain.job import Attempt, AuditEvent, Claimed, Job
+from holdfast.domain.lifecycle import State
+from holdfast.stores import schema
+from holdfast.stores.statements.queries import ATTEMPT_COLUMNS, EVENT_COLUMNS, JOB_COLUMNS
+from holdfast.stores.statements.words import SQLITE
+from holdfast.stores.types import Json, Time, from_text
+
+Value = TypeVar("Value")
+Decoder = Callable[[Any], Any]
+
+
+def _columns_of(kind: type) -> set[str]:
+    tables = schema.metadata.tables.values()
+    return {column.name for table in tables for column in table.c if isinstance(column.type, kind)}
+
+
+_TIMES = _columns_of(Time)
+_JSON = {"error", *_columns_of(Json)}
+
+
+def moment(value: Any) -> datetime | None:
+    return from_text(value) if isinstance(value, str) else value
+
+
+def parsed(value: Any, dialect: str) -> Any:
+    return json.loads(value) if dialect == SQLITE and isinstance(value, str) else value
+
+
+def _decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str, Any]:
+    values = dict(zip(names, row, strict=True))
+    if dialect == SQLITE:
+        for name, value in values.items():
+            if name in _TIMES:
+                values[name] = moment(value)
+            elif name in _JSON:
+                values[name] = parsed(value, dialect)
+    return values
+
+
+def job(row: Sequence[Any], dialect: str) -> Job:
+    values = _decoded(JOB_COLUMNS, row, dialect)
+    return Job(**{**values, "state": State(values["state"])})
+
+
+def audit_event(row: Sequence[Any], dialect: str) -> AuditEvent:
+    return AuditEvent(**_decoded(EVENT_COLUMNS, row, dialect))
+
+
+def attempt(row: Sequence[Any], dialect: str) -> Attempt:
+    return Attempt(**_decoded(ATTEMPT_COLUMNS, row, dialect))
+
+
+def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
+    job_id, task, version, queue, source, payload, number, crashes, timeout, lease, traceparent, *_order = row
+    return Claimed(
+        job_id=job_id,
+        task=task,
+        task_version=version,
+        queue=queue,
+        source=source,
+        payload=parsed(payload, dialect),
+        attempt=number,
+        crashes=crashes,
+        timeout_seconds=timeout,
+        lease_seconds=float(lease),
+        traceparent=traceparent,
+        lease_token=token,
+    )

@@ -1,0 +1,265 @@
+"""The tables. Names are fixed: operators write SQL against them.
+
+Columns that only describe the present lease (`lease_owner`, `lease_token`, `lease_expires_at`) are null whenever the
+job is not running. `lease_token` holds the *digest* of the token; the token itself exists only in the worker.
+`transition` and `transition_detail` say what the last transition was; triggers copy them into the audit log.
+
+Cost rules that the indexes follow: a heartbeat touches no indexed column, so it stays on its page; the ready index
+holds only claimable rows, grouped by lane, so that a claim never walks over what it may not take.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    literal_column,
+    text,
+    true,
+)
+
+from holdfast.domain.lifecycle import ACTIVE, CLAIMABLE, State
+from holdfast.stores.types import JobId, Json, Time, new_uuid7, store_now
+
+metadata = MetaData()
+
+
+def in_states(states: tuple[State, ...], column: str = "state") -> str:
+    return f"{column} IN ({', '.join(repr(str(state)) for state in states)})"
+
+
+CLAIMABLE_SQL = in_states(CLAIMABLE)
+# Two nullable columns stand side by side in the lane index; '' is the lane of the jobs without a source.
+SOURCE_LANE = "coalesce(source, '')"
+
+jobs = Table(
+    "holdfast_jobs",
+    metadata,
+    Column("id", JobId, primary_key=True, server_default=new_uuid7()),
+    Column("task", Text, nullable=False),
+    Column("task_version", Text),
+    Column("queue", Text, nullable=False, server_default="default"),
+    Column("state", Text, nullable=False, server_default="pending"),
+    Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+    Column("run_after", Time, nullable=False, server_default=store_now()),
+    Column("payload", Json, nullable=False, server_default=text("'{}'")),
+    Column("spec_hash", Text),
+    Column("unique_key", Text),
+    Column("source", Text),
+    Column("attempt", Integer, nullable=False, server_default=text("0")),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("crashes", Integer, nullable=False, server_default=text("0")),
+    Column("max_attempts", Integer, nullable=False, server_default=text("3")),
+    Column("max_crashes", Integer, nullable=False, server_default=text("3")),
+    Column("retry", Json),
+    Column("timeout_seconds", Float),
+    Column("lease_seconds", Float, nullable=False, server_default=text("60")),
+    Column("lease_owner", Text),
+    Column("lease_token", Text),
+    Column("lease_expires_at", Time),
+    Column("claimed_at", Time),
+    Column("heartbeat_at", Time),
+    Column("cancel_requested_at", Time),
+    Column("progress", Json),
+    Column("result", Json),
+    Column("result_ref", Text),
+    Column("last_error", Json),
+    Column("traceparent", Text),
+    Column("replay_of", JobId),
+    Column("seq", Integer, nullable=False, server_default=text("1")),
+    Column("transition", Text, nullable=False, server_default="enqueued"),
+    Column("transition_detail", Json),
+    Column("created_at", Time, nullable=False, server_default=store_now()),
+    Column("updated_at", Time, nullable=False, server_default=store_now()),
+    Column("started_at", Time),
+    Column("finished_at", Time),
+    CheckConstraint(in_states(tuple(State)), name="holdfast_jobs_state"),
+    CheckConstraint(
+        "(state = 'running') = (lease_token IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)",
+        name="holdfast_jobs_running_has_lease",
+    ),
+    CheckConstraint("priority BETWEEN -100 AND 100", name="holdfast_jobs_priority"),
+    CheckConstraint("task <> '' AND queue <> ''", name="holdfast_jobs_names"),
+    CheckConstraint("max_attempts >= 1 AND max_crashes >= 1 AND lease_seconds > 0", name="holdfast_jobs_budgets"),
+    postgresql_with={
+        # Room on every page for the next version of a row: heartbeats then never leave their page.
+        "fillfactor": "80",
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "autovacuum_vacuum_cost_delay": "0",
+        "autovacuum_analyze_scale_factor": "0.05",
+    },
+)
+
+Index(
+    "holdfast_jobs_ready",
+    jobs.c.queue,
+    jobs.c.priority.desc(),
+    jobs.c.task,
+    literal_column(SOURCE_LANE),
+    jobs.c.run_after,
+    jobs.c.id,
+    _table=jobs,
+    postgresql_where=text(CLAIMABLE_SQL),
+    sqlite_where=text(CLAIMABLE_SQL),
+)
+Index(
+    "holdfast_jobs_running",
+    jobs.c.queue,
+    jobs.c.id,
+    postgresql_where=text("state = 'running'"),
+    sqlite_where=text("state = 'running'"),
+)
+Index(
+    "holdfast_jobs_source_running",
+    jobs.c.source,
+    postgresql_where=text("state = 'running' AND source IS NOT NULL"),
+    sqlite_where=text("state = 'running' AND source IS NOT NULL"),
+)
+# Only jobs with a source pay for this one: it tells a claim which sources have work waiting.
+Index(
+    "holdfast_jobs_source_ready",
+    jobs.c.source,
+    postgresql_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
+    sqlite_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
+)
+Index(
+    "holdfast_jobs_unique",
+    jobs.c.task,
+    jobs.c.unique_key,
+    unique=True,
+    postgresql_where=text(f"unique_key IS NOT NULL AND {in_states(ACTIVE)}"),
+    sqlite_where=text(f"unique_key IS NOT NULL AND {in_states(ACTIVE)}"),
+)
+Index(
+    "holdfast_jobs_reuse",
+    jobs.c.spec_hash,
+    jobs.c.finished_at,
+    postgresql_where=text("state = 'succeeded' AND spec_hash IS NOT NULL"),
+    sqlite_where=text("state = 'succeeded' AND spec_hash IS NOT NULL"),
+)
+Index(
+    "holdfast_jobs_dead",
+    jobs.c.id,
+    postgresql_where=text("state = 'failed'"),
+    sqlite_where=text("state = 'failed'"),
+)
+
+events = Table(
+    "holdfast_events",
+    metadata,
+    Column("job_id", JobId, nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("at", Time, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("from_state", Text),
+    Column("to_state", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("worker", Text),
+    Column("lease", Text),
+    Column("detail", Json),
+    PrimaryKeyConstraint("job_id", "seq", name="holdfast_events_pkey"),
+    postgresql_with={"autovacuum_vacuum_insert_scale_factor": "0.05"},
+    sqlite_with_rowid=False,
+)
+
+# Retention's door: a job id inserted here takes that job's whole history, and itself, away. Nothing else can delete
+# from the audit log, so no history can ever lose only a part.
+retired = Table(
+    "holdfast_retired_histories",
+    metadata,
+    Column("job_id", JobId, primary_key=True),
+)
+
+refusals = Table(
+    "holdfast_refusals",
+    metadata,
+    Column("job_id", JobId, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("worker", Text, nullable=False, server_default=""),
+    Column("first_at", Time, nullable=False, server_default=store_now()),
+    Column("last_at", Time, nullable=False, server_default=store_now()),
+    Column("count", Integer, nullable=False, server_default=text("1")),
+    PrimaryKeyConstraint("job_id", "attempt", "verb", "reason", "worker", name="holdfast_refusals_pkey"),
+)
+
+queues = Table(
+    "holdfast_queues",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("paused_at", Time),
+    Column("max_running", Integer),
+    Column("updated_at", Time, nullable=False, server_default=store_now()),
+    CheckConstraint("max_running IS NULL OR max_running >= 0", name="holdfast_queues_limit"),
+)
+
+sources = Table(
+    "holdfast_sources",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("enabled", Boolean, nullable=False, server_default=true()),
+    Column("rate_limit_per_minute", Float),
+    Column("burst", Integer, nullable=False, server_default=text("1")),
+    Column("max_concurrent", Integer),
+    Column("failure_streak", Integer, nullable=False, server_default=text("0")),
+    Column("breaker_threshold", Integer, nullable=False, server_default=text("5")),
+    Column("breaker_pause_seconds", Float, nullable=False, server_default=text("300")),
+    Column("last_success_at", Time),
+    Column("last_failure_at", Time),
+    Column("paused_until", Time),
+    # The token bucket: its level when it was last written, and when that was.
+    Column("bucket_level", Float, nullable=False, server_default=text("1")),
+    Column("bucket_at", Time, nullable=False, server_default=store_now()),
+    Column("created_at", Time, nullable=False, server_default=store_now()),
+    Column("updated_at", Time, nullable=False, server_default=store_now()),
+    CheckConstraint("rate_limit_per_minute IS NULL OR rate_limit_per_minute > 0", name="holdfast_sources_rate"),
+    CheckConstraint("max_concurrent IS NULL OR max_concurrent >= 0", name="holdfast_sources_limit"),
+    CheckConstraint("burst >= 1", name="holdfast_sources_burst"),
+)
+
+source_events = Table(
+    "holdfast_source_events",
+    metadata,
+    Column("id", JobId, primary_key=True, server_default=new_uuid7()),
+    Column("source", Text, nullable=False),
+    Column("at", Time, nullable=False, server_default=store_now()),
+    Column("event", Text, nullable=False),
+    Column("detail", Json),
+    Index("holdfast_source_events_by_source", "source", "id"),
+)
+
+tasks = Table(
+    "holdfast_tasks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("version", Text),
+    Column("defaults", Json, nullable=False, server_default=text("'{}'")),
+    Column("announced_at", Time, nullable=False, server_default=store_now()),
+)
+
+duties = Table(
+    "holdfast_duties",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("ticked_at", Time),
+    Column("holder", Text),
+    # The end of the last outage that this duty noticed: nothing is reaped before one lease of its own after that.
+    Column("outage_ended_at", Time),
+)
+
+meta = Table(
+    "holdfast_meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

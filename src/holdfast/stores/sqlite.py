@@ -1,0 +1,117 @@
+"""SQLite: WAL, every write transaction begins IMMEDIATE, synchronous=FULL, the host's clock.
+
+`BEGIN IMMEDIATE` takes the write lock at once, so a transaction never fails half-way because another one wrote first;
+waiting for it is the busy handler's job. When even that runs out, the verb is begun again a few times before the
+caller is told that the store stayed busy: "database is locked" itself reaches nobody.
+
+Checkpoints are never automatic (see docs/decisions/0004): `checkpoint` runs them, one process at a time.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.pool import StaticPool
+
+from holdfast.domain.errors import ConfigurationError, StoreUnavailable
+from holdfast.stores.checkpoint import Checkpointer
+from holdfast.stores.database import Clock, CursorTransaction, Database, utc_now
+from holdfast.stores.statements.words import SQLITE
+
+OLDEST_VERSION = (3, 38, 0)
+BUSY_TIMEOUT_SECONDS = 20.0
+BEGIN_TRIES = 4
+
+
+class SqliteDatabase(Database):
+    dialect = SQLITE
+    integrity_errors = (sqlite3.IntegrityError,)
+
+    def __init__(self, engine: Engine, path: Path | None, clock: Clock = utc_now) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_VERSION:
+            oldest = ".".join(map(str, OLDEST_VERSION))
+            raise ConfigurationError(f"SQLite {oldest} or later is needed; this one is {sqlite3.sqlite_version}")
+        self.engine = engine
+        self.path = path
+        self._clock = clock
+        self._checkpointer = Checkpointer(path) if path is not None else None
+
+    def now(self) -> datetime:
+        return self._clock()
+
+    @contextmanager
+    def transaction(self) -> Iterator[CursorTransaction]:
+        with self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            cursor = driver.cursor()
+            _begin(cursor)
+            try:
+                # The time is read after the lock is held: a transaction that waited does not act in the past.
+                yield CursorTransaction(cursor, SQLITE, self._clock())
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
+            cursor.close()
+            if self._checkpointer is not None:
+                self._checkpointer.after_commit(driver)
+
+    statement = transaction
+
+    @contextmanager
+    def reading(self) -> Iterator[CursorTransaction]:
+        with self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            cursor = driver.cursor()
+            yield CursorTransaction(cursor, SQLITE, self._clock())
+            cursor.close()
+
+
+def _begin(cursor: Any) -> None:
+    for tried in range(BEGIN_TRIES):
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error):
+                raise StoreUnavailable(f"the SQLite file cannot be written: {error}") from error
+            if tried == BEGIN_TRIES - 1:
+                raise StoreUnavailable(
+                    f"the SQLite file stayed locked for {BEGIN_TRIES * BUSY_TIMEOUT_SECONDS:.0f} s by another"
+                    " process; a transaction is being held open somewhere"
+                ) from error
+            time.sleep(random.uniform(0.001, 0.02))
+
+
+def _is_busy(error: sqlite3.OperationalError) -> bool:
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def open_sqlite(url: str | URL, *, clock: Clock = utc_now, pool_size: int = 5) -> SqliteDatabase:
+    """Open the file, creating it when it is not there. `sqlite://` alone is a database in memory."""
+    parsed = make_url(url)
+    in_memory = parsed.database in (None, "", ":memory:")
+    options: dict[str, Any] = (
+        {"poolclass": StaticPool} if in_memory else {"pool_size": pool_size, "max_overflow": pool_size}
+    )
+    engine = create_engine(
+        parsed,
+        connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None, "check_same_thread": False},
+        **options,
+    )
+    event.listen(engine, "connect", _prepare)
+    # The driver is in autocommit and SQLAlchemy issues no BEGIN: our transactions say IMMEDIATE themselves.
+    return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock)
+
+
+def _prepare(connection: Any, _record: Any) -> None:
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,228 @@
+"""Claim a batch: only rows that can be claimed now are ever looked at.
+
+The ready index is grouped into *lanes*: queue, priority, task, source; within a lane rows lie in order of `run_after`
+and id. A claim walks the queues in the given order and in each the priorities downwards (each step one probe of the
+index); at a priority it finds the lanes that exist there, drops those it may not take (unknown task, governed or closed
+source), reads the due head of each of the others and merges them. So neither a million rows scheduled for next week
+nor a hundred thousand of a closed source or an unknown task is ever walked over, and the order within a queue is
+strict: priority, then due time, then age.
+
+On Postgres that is one statement. The level recursion is lazy: the outer LIMIT stops it as soon as the batch is full.
+The clock is an uncorrelated subquery, because a volatile call cannot be an index condition. Candidates are read without
+a lock (`window` of them, a little more than wanted) and then locked one by one, skipping what others hold, by their
+physical address: no second look-up. The token's digest is computed in the statement from one secret per claim, which
+is how Python knows every row's token afterwards without having been told.
+
+SQLite has no LATERAL; there the same walk is a loop over the small statements at the end of this file.
+"""
+
+from __future__ import annotations
+
+from holdfast.domain.lifecycle import CLAIMABLE
+from holdfast.stores.schema import CLAIMABLE_SQL, SOURCE_LANE, in_states
+from holdfast.stores.statements.words import Statement, Words
+
+_READY = in_states(CLAIMABLE, "j.state")
+_LANE = "coalesce(j.source, '')"
+RETURNED = (
+    "task",
+    "task_version",
+    "queue",
+    "source",
+    "payload",
+    "attempt",
+    "crashes",
+    "timeout_seconds",
+    "lease_seconds",
+    "traceparent",
+    "priority",
+    "run_after",
+)
+
+
+def _take(words: Words, digest: str) -> str:
+    """The SET clause of a claim."""
+    return f"""
+        SET state = 'running', transition = 'claimed', transition_detail = NULL, seq = j.seq + 1,
+            attempt = j.attempt + 1, lease_owner = :worker, lease_token = {digest},
+            lease_expires_at = {words.after("j.lease_seconds")}, claimed_at = {words.now}, heartbeat_at = NULL,
+            started_at = coalesce(j.started_at, {words.now}), updated_at = {words.transition_time}"""
+
+
+# The digest of `digests.lease_token(secret, id)`, as `digests.token_digest` makes it.
+_POSTGRES_DIGEST = (
+    "left(encode(sha256(convert_to("
+    "encode(sha256(CAST(:secret AS bytea) || uuid_send(j.id)), 'hex'), 'UTF8')), 'hex'), 32)"
+)
+
+_GIVEN_QUEUES = """
+        SELECT w.name, w.place
+        FROM json_array_elements_text(CAST(:queues AS json)) WITH ORDINALITY AS w (name, place)"""
+# No queues given means all of them. Their order is then drawn by lot: no queue may starve behind another's name.
+_ALL_QUEUES = f"""
+        SELECT seen.name, random() AS place FROM (
+          WITH RECURSIVE seen (name) AS (
+            (SELECT j.queue FROM holdfast_jobs j WHERE {_READY} ORDER BY j.queue LIMIT 1)
+            UNION ALL
+            SELECT further.queue FROM seen CROSS JOIN LATERAL (
+              SELECT j.queue FROM holdfast_jobs j WHERE {_READY} AND j.queue > seen.name ORDER BY j.queue LIMIT 1
+            ) further
+          ) SELECT name FROM seen) seen"""
+
+_QUEUE = "(SELECT names FROM open_queues)[level.place]"
+_FURTHER_QUEUE = f"""
+          SELECT CAST(place AS integer), top.priority
+          FROM generate_series({{start}}, cardinality((SELECT names FROM open_queues))) place CROSS JOIN LATERAL (
+            SELECT j.priority FROM holdfast_jobs j WHERE {_READY} AND j.queue = (SELECT names FROM open_queues)[place]
+            ORDER BY j.priority DESC LIMIT 1) top
+          ORDER BY place LIMIT 1"""
+
+
+def _walk(queues: str, queue_admits: str) -> str:
+    """CTEs: the queues that are open, and their priorities from the top, one after the other."""
+    return f"""
+        WITH RECURSIVE open_queues AS MATERIALIZED (
+          SELECT coalesce(array_agg(w.name ORDER BY w.place), '{{}}') AS names
+          FROM ({queues}) w LEFT JOIN holdfast_queues q ON q.name = w.name
+          WHERE q.paused_at IS NULL AND {queue_admits}),
+        level (place, priority) AS (
+          ({_FURTHER_QUEUE.format(start="1")})
+          UNION ALL
+          SELECT further.place, further.priority FROM level CROSS JOIN LATERAL (
+            (SELECT level.place, j.priority FROM holdfast_jobs j
+             WHERE {_READY} AND j.queue = {_QUEUE} AND j.priority < level.priority
+             ORDER BY j.priority DESC LIMIT 1)
+            UNION ALL
+            ({_FURTHER_QUEUE.format(start="level.place + 1")})
+            LIMIT 1) further)"""
+
+
+def _heads(lane_admits: str, lane_limit: str) -> str:
+    """The due rows of one level, merged over its lanes."""
+    here = f"{_READY} AND j.queue = {_QUEUE} AND j.priority = level.priority"
+    return f"""
+            SELECT ready.tid, lane.source, {_QUEUE} AS queue FROM (
+              WITH RECURSIVE lane (task, source) AS (
+                (SELECT j.task, {_LANE} FROM holdfast_jobs j WHERE {here} ORDER BY j.task, {_LANE} LIMIT 1)
+                UNION ALL
+                SELECT further.task, further.source FROM lane CROSS JOIN LATERAL (
+                  SELECT j.task, {_LANE} AS source FROM holdfast_jobs j
+                  WHERE {here} AND (j.task, {_LANE}) > (lane.task, lane.source)
+                  ORDER BY j.task, {_LANE} LIMIT 1) further
+              ) SELECT task, source FROM lane) lane
+            CROSS JOIN LATERAL (
+              SELECT j.ctid AS tid, j.run_after, j.id FROM holdfast_jobs j
+              WHERE {here} AND j.task = lane.task AND {_LANE} = lane.source AND j.run_after <= (SELECT holdfast_now())
+              ORDER BY j.run_after, j.id LIMIT {lane_limit}) ready
+            WHERE (CAST(:tasks AS json) IS NULL
+                   OR lane.task IN (SELECT value FROM json_array_elements_text(CAST(:tasks AS json))))
+              AND {lane_admits}
+            ORDER BY ready.run_after, ready.id LIMIT :window"""
+
+
+_LOCK = f"""
+          SELECT j.ctid AS tid FROM holdfast_jobs j
+          WHERE j.ctid = ready.tid AND {_READY} FOR NO KEY UPDATE SKIP LOCKED"""
+
+
+def _claim(words: Words, walk: str, candidates: str) -> str:
+    return f"""{walk}
+        UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
+        WHERE j.ctid = ANY (ARRAY(
+          SELECT locked.tid FROM {candidates} CROSS JOIN LATERAL ({_LOCK}) locked LIMIT :limit))
+        RETURNING {words.returning(*RETURNED)}"""
+
+
+def _ungoverned(words: Words, queues: str) -> str:
+    heads = _heads("NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)", ":window")
+    walk = _walk(queues, "q.max_running IS NULL")
+    return _claim(words, walk, f"level CROSS JOIN LATERAL ({heads}) ready")
+
+
+# A limit is shared by all lanes of its source or queue, hence the second, exact count over the merged candidates.
+_GOVERNED_CANDIDATES = """(
+            SELECT ranked.tid FROM (
+              SELECT numbered.*, row_number() OVER (PARTITION BY source ORDER BY position) AS in_source,
+                     row_number() OVER (PARTITION BY queue ORDER BY position) AS in_queue
+              FROM (SELECT ready.*, row_number() OVER () AS position
+                    FROM level CROSS JOIN LATERAL ({heads}) ready LIMIT :window) numbered) ranked
+            WHERE coalesce(in_source <= (SELECT o.allowance FROM open_sources o WHERE o.name = ranked.source), true)
+              AND coalesce(in_queue <= (SELECT o.allowance FROM limited_queues o WHERE o.name = ranked.queue), true)
+            ORDER BY ranked.position) ready"""
+
+
+def _governed(words: Words, queues: str) -> str:
+    lane_admits = """(NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)
+                   OR EXISTS (SELECT FROM open_sources o WHERE o.name = lane.source))"""
+    lane_limit = "least(:window, (SELECT allowance FROM open_sources o WHERE o.name = lane.source))"
+    allowances = {"name": "text", "allowance": "integer"}
+    walk = _walk(queues, "(q.max_running IS NULL OR q.name IN (SELECT name FROM limited_queues))")
+    walk = walk.replace(
+        "WITH RECURSIVE ",
+        "WITH RECURSIVE "
+        f"open_sources AS MATERIALIZED (SELECT * FROM {words.rows(allowances, 'o', 'sources')}), "
+        f"limited_queues AS MATERIALIZED (SELECT * FROM {words.rows(allowances, 'o', 'limited')}), ",
+        1,
+    )
+    return _claim(words, walk, _GOVERNED_CANDIDATES.format(heads=_heads(lane_admits, lane_limit)))
+
+
+CLAIM = Statement("claim", lambda words: _ungoverned(words, _GIVEN_QUEUES))
+CLAIM_ALL_QUEUES = Statement("claim.all_queues", lambda words: _ungoverned(words, _ALL_QUEUES))
+CLAIM_GOVERNED = Statement("claim.governed", lambda words: _governed(words, _GIVEN_QUEUES))
+CLAIM_GOVERNED_ALL_QUEUES = Statement("claim.governed.all_queues", lambda words: _governed(words, _ALL_QUEUES))
+
+
+def _claim_rows(words: Words) -> str:
+    """Claim exactly these jobs, if they are claimable and due: the end of SQLite's walk, and `claim_job` on both."""
+    rows = words.rows({"id": "uuid", "digest": "text"})
+    locked = f"""
+          SELECT j.id, r.digest FROM holdfast_jobs j JOIN {rows} ON j.id = r.id
+          WHERE {_READY} AND j.run_after <= {words.fixed_now}
+            AND NOT EXISTS (SELECT 1 FROM holdfast_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)
+          {words.skip_locked}"""
+    return f"""
+        WITH chosen AS MATERIALIZED ({locked})
+        UPDATE holdfast_jobs AS j {_take(words, "chosen.digest")}
+        FROM chosen WHERE j.id = chosen.id
+        RETURNING {words.returning(*RETURNED)}"""
+
+
+CLAIM_ROWS = Statement("claim.rows", _claim_rows)
+
+
+# The walk on SQLite. `state IN (…)` stands in each as the partial index has it, or SQLite would not use it.
+def _sqlite(name: str, sql: str) -> Statement:
+    return Statement(f"claim.sqlite.{name}", lambda _words: sql)
+
+
+NEXT_QUEUE = _sqlite(
+    "next_queue",
+    f"SELECT queue FROM holdfast_jobs WHERE {CLAIMABLE_SQL} AND queue > :queue ORDER BY queue LIMIT 1",
+)
+NEXT_PRIORITY = _sqlite(
+    "next_priority",
+    f"SELECT priority FROM holdfast_jobs WHERE {CLAIMABLE_SQL} AND queue = :queue AND priority < :below"
+    " ORDER BY priority DESC LIMIT 1",
+)
+NEXT_TASK = _sqlite(
+    "next_task",
+    f"SELECT task FROM holdfast_jobs WHERE {CLAIMABLE_SQL} AND queue = :queue AND priority = :priority"
+    " AND task > :task ORDER BY task LIMIT 1",
+)
+NEXT_SOURCE = _sqlite(
+    "next_source",
+    f"SELECT {SOURCE_LANE} FROM holdfast_jobs WHERE {CLAIMABLE_SQL} AND queue = :queue AND priority = :priority"
+    f" AND task = :task AND {SOURCE_LANE} > :source ORDER BY {SOURCE_LANE} LIMIT 1",
+)
+FIRST_SOURCE = _sqlite(
+    "first_source",
+    f"SELECT {SOURCE_LANE} FROM holdfast_jobs WHERE {CLAIMABLE_SQL} AND queue = :queue AND priority = :priority"
+    f" AND task = :task ORDER BY {SOURCE_LANE} LIMIT 1",
+)
+LANE_HEAD = _sqlite(
+    "lane_head",
+    f"SELECT run_after, id, {SOURCE_LANE} FROM holdfast_jobs WHERE {CLAIMABLE_SQL} AND queue = :queue"
+    f" AND priority = :priority AND task = :task AND {SOURCE_LANE} = :source AND run_after <= :now"
+    " ORDER BY run_after, id LIMIT :limit",
+)

@@ -1,0 +1,73 @@
+"""Insert jobs; find the jobs that stand in for those that were not inserted.
+
+One time for the whole statement: a batch stays in the caller's order (by id) whatever order it is inserted in.
+"""
+
+from __future__ import annotations
+
+from holdfast.domain.lifecycle import ACTIVE
+from holdfast.stores.schema import in_states
+from holdfast.stores.statements.words import Statement, Words
+
+COLUMNS = {
+    "id": "uuid",
+    "task": "text",
+    "task_version": "text",
+    "queue": "text",
+    "priority": "integer",
+    "payload": "json",
+    "spec_hash": "text",
+    "unique_key": "text",
+    "source": "text",
+    "max_attempts": "integer",
+    "max_crashes": "integer",
+    "retry": "json",
+    "timeout_seconds": "float8",
+    "lease_seconds": "float8",
+    "traceparent": "text",
+    "replay_of": "uuid",
+}
+_TIMING = {"run_after": "timestamptz", "delay": "float8"}
+
+
+def _insert(words: Words) -> str:
+    names = ", ".join(COLUMNS)
+    picked = ", ".join(f"r.{name}" for name in COLUMNS)
+    rows = words.rows({**COLUMNS, **_TIMING})
+    due = f"coalesce(r.run_after, {words.after('coalesce(r.delay, 0)', words.fixed_now)})"
+    if not words.postgres:
+        # Most jobs are due at once: spare them the date arithmetic and keep the full precision of the clock.
+        due = f"coalesce(r.run_after, CASE WHEN r.delay > 0 THEN {words.after('r.delay')} ELSE :now END)"
+    return f"""
+        INSERT INTO holdfast_jobs ({names}, run_after, created_at, updated_at)
+        SELECT {picked}, {due}, {words.fixed_now}, {words.fixed_now} FROM {rows} {words.true_filter}
+        ON CONFLICT DO NOTHING
+        RETURNING {words.as_text("id")}"""
+
+
+def _existing(words: Words) -> str:
+    rows = words.rows({"position": "integer", "id": "uuid", "task": "text", "unique_key": "text"})
+    return f"""
+        SELECT r.position, {words.as_text("j.id")}, j.state, j.task, j.spec_hash
+        FROM {rows} JOIN holdfast_jobs j ON j.id = r.id
+        UNION ALL
+        SELECT r.position, {words.as_text("j.id")}, j.state, j.task, j.spec_hash
+        FROM {rows} JOIN holdfast_jobs j
+          ON j.task = r.task AND j.unique_key = r.unique_key AND {in_states(ACTIVE, "j.state")}"""
+
+
+def _reusable(words: Words) -> str:
+    rows = words.rows({"position": "integer", "spec_hash": "text", "seconds": "float8"})
+    return f"""
+        SELECT r.position, {words.as_text("j.id")}, j.finished_at
+        FROM {rows} JOIN holdfast_jobs j
+          ON j.spec_hash = r.spec_hash AND j.state = 'succeeded'
+         AND j.finished_at > {words.after("-r.seconds", words.fixed_now)}
+        ORDER BY j.finished_at"""
+
+
+INSERT = Statement("enqueue.insert", _insert)
+EXISTING = Statement("enqueue.existing", _existing)
+REUSABLE = Statement("enqueue.reusable", _reusable)
+COPY_COLUMNS = tuple(name for name in COLUMNS if name not in ("unique_key", "replay_of"))
+COPY_POSTGRES = f"COPY holdfast_jobs ({', '.join(COPY_COLUMNS)}) FROM STDIN"

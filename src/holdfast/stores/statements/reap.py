@@ -1,0 +1,51 @@
+"""The reaper's clock and its reading.
+
+A tick is a compare-and-set on the duty's row: one winner per period. A gap between ticks longer than `gap` seconds
+means that the store, or every reaper, was away; its end is recorded, and nothing is reaped before one full lease of
+its own after that (`settle.expired`).
+"""
+
+from __future__ import annotations
+
+from holdfast.stores.statements.settle import expired
+from holdfast.stores.statements.words import Statement, Words
+
+
+def _ago(words: Words, parameter: str) -> str:
+    return words.after(f"-CAST(:{parameter} AS float8)" if words.postgres else f"-:{parameter}")
+
+
+def _tick(words: Words) -> str:
+    return f"""
+        INSERT INTO holdfast_duties AS d (name, ticked_at, holder)
+        VALUES ('reaper', {words.now}, :holder)
+        ON CONFLICT (name) DO UPDATE
+        SET outage_ended_at = CASE WHEN d.ticked_at < {_ago(words, "gap")}
+                              THEN {words.now} ELSE d.outage_ended_at END,
+            ticked_at = {words.now}, holder = :holder
+        WHERE d.ticked_at <= {_ago(words, "period")}
+           OR d.ticked_at > {words.after("60")}
+        RETURNING outage_ended_at"""
+
+
+def _expired(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("j.id")}, j.queue, j.attempt, j.lease_token, j.failures, j.crashes, j.max_attempts,
+               j.max_crashes, j.retry, j.cancel_requested_at IS NOT NULL
+        FROM holdfast_jobs j
+        WHERE j.state = 'running' AND {expired(words)}
+          AND (j.queue, j.id) > (:queue, {"CAST(:id AS uuid)" if words.postgres else ":id"})
+        ORDER BY j.queue, j.id LIMIT :page"""
+
+
+def _expired_one(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("j.id")}, j.queue, j.attempt, j.lease_token, j.failures, j.crashes, j.max_attempts,
+               j.max_crashes, j.retry, j.cancel_requested_at IS NOT NULL
+        FROM holdfast_jobs j
+        WHERE j.id = {"CAST(:id AS uuid)" if words.postgres else ":id"} AND j.state = 'running' AND {expired(words)}"""
+
+
+TICK = Statement("reap.tick", _tick)
+EXPIRED = Statement("reap.expired", _expired)
+EXPIRED_ONE = Statement("reap.expired_one", _expired_one)

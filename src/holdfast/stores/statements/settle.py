@@ -1,0 +1,79 @@
+"""End leases: every outcome in one statement, each under its own token.
+
+The WHERE names the job, its state, its attempt and its token; a row that does not match was lost, and is looked into
+afterwards. "Once a cancel is requested every outcome but success lands in cancelled" is decided here, on the row as it
+is at that moment. Locked rows are skipped and asked for again by the caller: no verb ever waits for a row lock while
+it holds others, so there is nothing to deadlock on and no neighbour to stall.
+
+The reaper's form repeats its own test (expired, and past the grace after an outage) inside the update.
+"""
+
+from __future__ import annotations
+
+from holdfast.domain.lifecycle import TERMINAL
+from holdfast.stores.schema import in_states
+from holdfast.stores.statements.words import Statement, Words
+
+ROW = {
+    "id": "uuid",
+    "attempt": "integer",
+    "token": "text",
+    "event": "text",
+    "state": "text",
+    "failures": "integer",
+    "crashes": "integer",
+    "delay": "float8",
+    "error": "json",
+    "detail": "json",
+    "cancel_detail": "json",
+    "result": "json",
+    "result_ref": "text",
+}
+_OVERRULED = "(j.cancel_requested_at IS NOT NULL AND r.state <> 'succeeded')"
+
+
+def expired(words: Words, alias: str = "j") -> str:
+    """Past its lease and, after an outage, past one full lease of its own since the outage ended."""
+    grace = words.after(f"{alias}.lease_seconds", "d.outage_ended_at")
+    return f"""{alias}.lease_expires_at < {words.now} AND NOT EXISTS (
+          SELECT 1 FROM holdfast_duties d
+          WHERE d.name = 'reaper' AND d.outage_ended_at IS NOT NULL AND {grace} > {words.now})"""
+
+
+def _settle(words: Words, test: str) -> str:
+    ends = in_states(TERMINAL, "r.state")
+    return f"""
+        WITH r AS MATERIALIZED (SELECT * FROM {words.rows(ROW)}),
+        held AS MATERIALIZED (
+          SELECT j.id FROM holdfast_jobs j JOIN r ON j.id = r.id
+          WHERE j.state = 'running' AND j.lease_token = r.token AND j.attempt = r.attempt {test}
+          {words.skip_locked})
+        UPDATE holdfast_jobs AS j
+        SET state = CASE WHEN {_OVERRULED} THEN 'cancelled' ELSE r.state END,
+            transition = CASE WHEN {_OVERRULED} THEN 'cancelled' ELSE r.event END,
+            transition_detail = CASE WHEN {_OVERRULED} THEN r.cancel_detail ELSE r.detail END,
+            seq = j.seq + 1, updated_at = {words.transition_time},
+            failures = j.failures + CASE WHEN {_OVERRULED} THEN 0 ELSE r.failures END,
+            crashes = j.crashes + CASE WHEN {_OVERRULED} THEN 0 ELSE r.crashes END,
+            run_after = CASE WHEN r.delay IS NULL OR {_OVERRULED} THEN j.run_after
+                             WHEN r.delay > 0 THEN {words.after("r.delay")} ELSE {words.now} END,
+            result = CASE WHEN r.state = 'succeeded' THEN r.result ELSE j.result END,
+            result_ref = coalesce(r.result_ref, j.result_ref),
+            last_error = coalesce(r.error, j.last_error),
+            lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,
+            finished_at = CASE WHEN {ends} OR {_OVERRULED} THEN {words.transition_time} END
+        FROM held JOIN r ON r.id = held.id
+        WHERE j.id = held.id
+        RETURNING {words.returning("transition", "state")}"""
+
+
+def _standing(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("j.id")}, j.failures, j.crashes, j.max_attempts, j.max_crashes, j.retry,
+               j.cancel_requested_at IS NOT NULL
+        FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND j.state = 'running'"""
+
+
+SETTLE = Statement("settle", lambda words: _settle(words, ""))
+REAP = Statement("reap", lambda words: _settle(words, f"AND {expired(words)}"))
+STANDING = Statement("settle.standing", _standing)

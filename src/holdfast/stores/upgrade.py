@@ -1,0 +1,222 @@
+"""Bring a database's tables and guards to what this Holdfast needs, and say whether they are.
+
+An upgrade is one transaction: the old guards are taken away, the migrations run, the guards of this Holdfast
+are installed. It changes everything or nothing, so after any interruption the way on is to run it again.
+
+`check` is for every start of every process: it costs two small queries and does not import Alembic, which is
+slow.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, CursorResult, Engine, text
+from sqlalchemy.exc import DBAPIError
+
+from holdfast.domain.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
+from holdfast.stores import guards
+from holdfast.stores.migrations import locking
+
+VERSION_TABLE = "holdfast_schema_version"
+GUARDS_KEY = "guards"
+
+_MIGRATIONS = Path(__file__).with_name("migrations")
+_RETRY_PAUSE = (0.05, 0.5)
+
+# The database understood and said no: the role, or the server, is the wrong one.
+_INSUFFICIENT_PRIVILEGE = "42501"
+_READ_ONLY_TRANSACTION = "25006"
+
+# Alembic keeps the migration that is under way in module globals, so one process runs one at a time.
+_one_migration = threading.Lock()
+
+_TABLES_EXIST = {
+    "postgresql": (f"SELECT to_regclass('{VERSION_TABLE}') IS NOT NULL AND to_regclass('holdfast_meta') IS NOT NULL"),
+    "sqlite": (
+        f"SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN ('{VERSION_TABLE}', 'holdfast_meta')"
+    ),
+}
+_STATE = f"SELECT version_num, (SELECT value FROM holdfast_meta WHERE key = '{GUARDS_KEY}') FROM {VERSION_TABLE}"
+# Each row is a statement. On SQLite the view must go as well: no table is renamed there while a view or a
+# trigger mentions one that is missing. On Postgres it stays: grants and other views may hang on it.
+_REMOVALS = {
+    "postgresql": (
+        "SELECT format('DROP TRIGGER %I ON %I', tgname, relname)"
+        " FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
+        " WHERE starts_with(tgname, 'holdfast_') AND starts_with(relname, 'holdfast_')"
+        " AND NOT tgisinternal AND pg_table_is_visible(pg_class.oid)"
+    ),
+    "sqlite": (
+        """SELECT 'DROP ' || type || ' "' || name || '"' FROM sqlite_master"""
+        " WHERE (type = 'trigger' AND name GLOB 'holdfast_*' AND tbl_name GLOB 'holdfast_*')"
+        " OR (type = 'view' AND name = 'holdfast_attempts')"
+    ),
+}
+_REMEMBER = text(
+    "INSERT INTO holdfast_meta (key, value) VALUES (:key, :value)"
+    " ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+class Installed(NamedTuple):
+    """What a database has: a schema revision, and the guards by their fingerprint."""
+
+    revision: str | None
+    guards: str | None
+
+
+def head() -> str:
+    """The revision that this Holdfast needs."""
+    return _revisions()[-1]
+
+
+def current(engine: Engine) -> str | None:
+    """The revision that the database has; none in an empty database."""
+    return _look(engine).revision
+
+
+def check(engine: Engine) -> None:
+    """Raise SchemaMismatch, saying what to do, unless the database fits this Holdfast."""
+    installed = _look(engine)
+    _refuse_newer(installed.revision)
+    if installed.revision is None:
+        raise SchemaMismatch("The database has no Holdfast tables yet: run `holdfast db upgrade`.")
+    if installed.revision != head():
+        raise SchemaMismatch(
+            f"The database is at schema {installed.revision} and this Holdfast needs {head()}:"
+            " run `holdfast db upgrade`."
+        )
+    if installed.guards != guards.fingerprint(engine.dialect.name):
+        raise SchemaMismatch("The triggers in the database are not those of this Holdfast: run `holdfast db upgrade`.")
+
+
+def upgrade(engine: Engine, *, lock_timeout: float = 5.0, patience: float = 60.0) -> tuple[str | None, str]:
+    """Bring the database up to date; the revisions before and after.
+
+    No lock is awaited longer than `lock_timeout` seconds, because everybody who comes later waits behind us.
+    An upgrade that did not get its locks is tried again, as a whole, until `patience` seconds are spent.
+    """
+    deadline = time.monotonic() + patience
+    with _explained(engine):
+        while True:
+            try:
+                with locking.exclusive_transaction(engine, min(lock_timeout, _left(deadline))) as connection:
+                    return _bring_up_to_date(connection)
+            except DBAPIError as error:
+                if not locking.is_contention(error):
+                    raise
+                if not _left(deadline):
+                    raise _gave_up(engine, patience) from error
+            time.sleep(min(random.uniform(*_RETRY_PAUSE), _left(deadline)))
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def _gave_up(engine: Engine, patience: float) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The upgrade waited {patience:g} s for its locks and changed nothing. {locking.describe_holders(engine)}"
+    )
+
+
+def _bring_up_to_date(connection: Connection) -> tuple[str | None, str]:
+    before = _installed(connection)
+    _refuse_newer(before.revision)
+    wanted = Installed(head(), guards.fingerprint(connection.dialect.name))
+    if before == wanted:
+        return before.revision, head()
+    if before.revision is not None:
+        locking.lock_tables(connection)
+    _remove_guards(connection)
+    if before.revision != wanted.revision:
+        _migrate(connection)
+    _install_guards(connection)
+    return before.revision, head()
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, "version_table": VERSION_TABLE})
+    # Alembic's options are those of an .ini file, where a percent sign interpolates.
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    with _one_migration:
+        command.upgrade(config, "head")
+
+
+def _remove_guards(connection: Connection) -> None:
+    """Whatever their names: a trigger that only an earlier Holdfast had would go on enforcing its rules."""
+    for [removal] in _as_it_is(connection, _REMOVALS[connection.dialect.name]).all():
+        _as_it_is(connection, removal)
+
+
+def _install_guards(connection: Connection) -> None:
+    dialect = connection.dialect.name
+    for statement in guards.statements(dialect):
+        _as_it_is(connection, statement)
+    connection.execute(_REMEMBER, {"key": GUARDS_KEY, "value": guards.fingerprint(dialect)})
+
+
+def _as_it_is(connection: Connection, statement: str) -> CursorResult[Any]:
+    """Run a statement in which no colon and no percent sign stands for a parameter."""
+    return connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def _revisions() -> tuple[str, ...]:
+    return tuple(sorted(step.name[:4] for step in (_MIGRATIONS / "versions").glob("[0-9]*.py")))
+
+
+def _refuse_newer(revision: str | None) -> None:
+    if revision is not None and revision not in _revisions():
+        raise SchemaMismatch(
+            f"The database is at schema {revision} and was made by a newer Holdfast: upgrade the holdfast package."
+        )
+
+
+def _look(engine: Engine) -> Installed:
+    if _is_missing_file(engine):
+        return Installed(None, None)
+    with _explained(engine), engine.connect() as connection:
+        return _installed(connection)
+
+
+def _is_missing_file(engine: Engine) -> bool:
+    """SQLite makes a file by opening it; a mere look must not leave one behind."""
+    database = engine.url.database
+    if engine.dialect.name != "sqlite" or not database or database.startswith((":memory:", "file:")):
+        return False
+    return not Path(database).exists()
+
+
+def _installed(connection: Connection) -> Installed:
+    if not connection.exec_driver_sql(_TABLES_EXIST[connection.dialect.name]).scalar():
+        return Installed(None, None)
+    row = connection.exec_driver_sql(_STATE).one_or_none()
+    return Installed(None, None) if row is None else Installed(*row)
+
+
+@contextmanager
+def _explained(engine: Engine) -> Iterator[None]:
+    """What a user can cause, in words; a statement that is wrong in itself stays the error that it is."""
+    try:
+        yield
+    except DBAPIError as error:
+        said = str(error.orig).partition("\n")[0]
+        if locking.sqlstate(error) in (_INSUFFICIENT_PRIVILEGE, _READ_ONLY_TRANSACTION):
+            raise ConfigurationError(
+                f"The database refused ({said}):"
+                " connect to the primary server, as a role with rights on the Holdfast tables;"
+                " to upgrade, as the role that owns them."
+            ) from error
+        if locking.is_outage(error):
+            raise StoreUnavailable(f"The database at {engine.url!r} failed: {said}") from error
+        raise

@@ -1,0 +1,196 @@
+"""Claim: the ungoverned form is one statement; with limits in play it is one transaction.
+
+Whether any limit exists at all is remembered for a second. That memory decides nothing about safety: the ungoverned
+statement leaves every limited source and queue alone; it only decides how soon their jobs are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.domain import digests
+from holdfast.domain.admission import SourceStanding
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.job import Claimed
+from holdfast.domain.names import check_integer, check_name
+from holdfast.stores import rows
+from holdfast.stores.database import CursorTransaction, Database, Row
+from holdfast.stores.statements import admission
+from holdfast.stores.statements import claim as sql
+from holdfast.stores.statements.words import POSTGRES, Statement
+from holdfast.stores.verbs.sqlite_walk import walk
+
+MAX_BATCH = 10_000
+LIMITS_REMEMBERED_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A checked request for work."""
+
+    worker: str
+    limit: int
+    queues: tuple[str, ...] | None
+    tasks: tuple[str, ...] | None
+
+
+@dataclass(slots=True)
+class Admission:
+    """What the limits let in, while their rows are locked. A name that is absent is not limited, or not ours now."""
+
+    sources: dict[str, SourceStanding]
+    allowances: dict[str, int | None]
+    queues: dict[str, int]
+
+    def tighten(self, name: str, taken: int) -> float | None:
+        level = self.sources[name].level
+        return None if level is None else max(level - taken, 0.0)
+
+
+class Claiming:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._busy_spell = False
+        self._limits_exist = True
+        self._limits_looked_at = float("-inf")
+
+    def claim(
+        self, worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None
+    ) -> list[Claimed]:
+        wanted = _checked(worker, limit, queues, tasks)
+        if wanted.queues == () or wanted.tasks == ():
+            return []
+        if self._limits() or self._database.dialect != POSTGRES:
+            with self._database.transaction() as transaction:
+                return _claim_governed(transaction, wanted, read_admission(transaction))
+        return self._claim_ungoverned(wanted)
+
+    def _claim_ungoverned(self, wanted: Wanted) -> list[Claimed]:
+        """Rows that others have locked are skipped. If that left nothing in a busy spell, look further down the line;
+        an idle worker stays at one query a poll."""
+        found = self._claim_window(wanted, wanted.limit // 2 + 16)
+        if not found and self._busy_spell:
+            found = self._claim_window(wanted, wanted.limit * 8 + 256)
+        self._busy_spell = bool(found)
+        return found
+
+    def _claim_window(self, wanted: Wanted, slack: int) -> list[Claimed]:
+        statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
+        secret = os.urandom(32)
+        with self._database.statement() as transaction:
+            found = transaction.rows(statement, _parameters(wanted, secret, wanted.limit + slack))
+        return _claimed(found, wanted, secret, POSTGRES)
+
+    def limits_changed(self) -> None:
+        """Look again at the next claim; other processes notice within a second."""
+        self._limits_looked_at = float("-inf")
+
+    def _limits(self) -> bool:
+        if time.monotonic() - self._limits_looked_at > LIMITS_REMEMBERED_SECONDS:
+            with self._database.statement() as transaction:
+                self._limits_exist = bool(transaction.rows(admission.ANY_LIMITS)[0][0])
+            self._limits_looked_at = time.monotonic()
+        return self._limits_exist
+
+
+def read_admission(transaction: CursorTransaction) -> Admission:
+    """Lock what is limited and has work waiting; then count what runs, on a fresh snapshot."""
+    limited = {row[0]: row[1] for row in transaction.rows(admission.LOCK_QUEUES)}
+    sources = {row[0]: SourceStanding(*row) for row in transaction.rows(admission.LOCK_SOURCES)}
+    by_queue = _counts(transaction, admission.RUNNING_BY_QUEUE, list(limited))
+    by_source = _counts(transaction, admission.RUNNING_BY_SOURCE, list(sources))
+    return Admission(
+        sources=sources,
+        allowances={name: source.allowance(by_source.get(name, 0)) for name, source in sources.items()},
+        queues={name: max(0, most - by_queue.get(name, 0)) for name, most in limited.items()},
+    )
+
+
+def _counts(transaction: CursorTransaction, statement: Statement, names: list[str]) -> dict[str, int]:
+    if not names:
+        return {}
+    found = transaction.rows(statement, {"names": json.dumps(names)})
+    return {row[0]: row[1] for row in found}
+
+
+def _claim_governed(transaction: CursorTransaction, wanted: Wanted, admitted: Admission) -> list[Claimed]:
+    secret = os.urandom(32)
+    if transaction.dialect == POSTGRES:
+        found = _claim_governed_postgres(transaction, wanted, admitted, secret)
+    else:
+        ids = walk(transaction, wanted.queues, wanted.tasks, wanted.limit, admitted.allowances, admitted.queues)
+        found = claim_rows(transaction, wanted.worker, ids, secret)
+    spend(transaction, admitted, found)
+    return _claimed(found, wanted, secret, transaction.dialect)
+
+
+def _claim_governed_postgres(
+    transaction: CursorTransaction, wanted: Wanted, admitted: Admission, secret: bytes
+) -> list[Row]:
+    statement = sql.CLAIM_GOVERNED if wanted.queues is not None else sql.CLAIM_GOVERNED_ALL_QUEUES
+    parameters = _parameters(wanted, secret, wanted.limit * 2 + 64)
+    parameters["sources"] = _allowances({n: a for n, a in admitted.allowances.items() if a is None or a > 0})
+    parameters["limited"] = _allowances({n: a for n, a in admitted.queues.items() if a > 0})
+    return transaction.rows(statement, parameters)
+
+
+def claim_rows(transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes) -> list[Row]:
+    if not ids:
+        return []
+    chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i))} for i in ids]
+    found = {row[0]: row for row in transaction.rows(sql.CLAIM_ROWS, {"worker": worker, "rows": json.dumps(chosen)})}
+    return [found[i] for i in ids if i in found]
+
+
+def spend(transaction: CursorTransaction, admitted: Admission, found: Sequence[Row]) -> None:
+    """Take what was claimed out of the token buckets."""
+    taken: dict[str, int] = {}
+    for row in found:
+        source = row[4]
+        if source in admitted.sources and admitted.sources[source].level is not None:
+            taken[source] = taken.get(source, 0) + 1
+    if taken:
+        levels = [{"name": name, "level": admitted.tighten(name, count)} for name, count in taken.items()]
+        transaction.run(admission.SPEND, {"rows": json.dumps(levels)})
+
+
+def _allowances(allowances: dict[str, int | None] | dict[str, int]) -> str:
+    return json.dumps([{"name": name, "allowance": allowance} for name, allowance in allowances.items()])
+
+
+def _parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]:
+    parameters: dict[str, object] = {
+        "worker": wanted.worker,
+        "secret": secret,
+        "limit": wanted.limit,
+        "window": window,
+        "tasks": None if wanted.tasks is None else json.dumps(wanted.tasks),
+    }
+    if wanted.queues is not None:
+        parameters["queues"] = json.dumps(wanted.queues)
+    return parameters
+
+
+def _claimed(found: Sequence[Row], wanted: Wanted, secret: bytes, dialect: str) -> list[Claimed]:
+    """In the order they are to be run: an UPDATE returns its rows in no order at all."""
+    places = {name: place for place, name in enumerate(wanted.queues or ())}
+    ordered = sorted(found, key=lambda row: (places.get(row[3], 0), -row[11], row[12], row[0]))
+    return [rows.claimed(row, dialect, digests.lease_token(secret, row[0])) for row in ordered]
+
+
+def _checked(worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None) -> Wanted:
+    check_name(worker, "worker")
+    check_integer(limit, "limit", 1, MAX_BATCH)
+    for field, names in (("queues", queues), ("tasks", tasks)):
+        if isinstance(names, str):
+            raise InvalidInput(field, "must be a list of names, not one string")
+    return Wanted(
+        worker,
+        limit,
+        None if queues is None else tuple(dict.fromkeys(check_name(name, "queues") for name in queues)),
+        None if tasks is None else tuple(dict.fromkeys(check_name(name, "tasks") for name in tasks)),
+    )

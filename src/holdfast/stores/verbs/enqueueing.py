@@ -1,0 +1,164 @@
+"""Enqueue: one statement for one or many, COPY where nothing can conflict.
+
+Uniqueness is the database's unique index. A job that was not inserted because its key or id is taken is answered with
+the job that holds it; the holder's row is only read, never locked, so a user's long transaction blocks nobody. If the
+holder ended between the two statements, the insert is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.domain.errors import Conflict, StoreUnavailable
+from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.lifecycle import State
+from holdfast.domain.spec import encode_json
+from holdfast.stores import postgres
+from holdfast.stores.database import CursorTransaction, Database, Transaction
+from holdfast.stores.ids import new_ids
+from holdfast.stores.statements import enqueue as sql
+from holdfast.stores.statements.words import POSTGRES, SQLITE
+from holdfast.stores.types import to_text
+
+COPY_FROM = 20  # below this a single INSERT is faster than setting up a COPY
+CHUNK = 5_000
+TRIES = 8
+
+
+def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    if not jobs:
+        return []
+    if len(jobs) == 1 and not _may_conflict(jobs[0]):
+        with database.statement() as transaction:
+            return _insert_plain(transaction, jobs)
+    with database.transaction() as transaction:
+        if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
+            return _copy(transaction, jobs)
+        return enqueue_in(transaction, jobs)
+
+
+def enqueue_in(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """In a transaction that somebody else ends."""
+    answers: list[Enqueued] = []
+    for start in range(0, len(jobs), CHUNK):
+        chunk = jobs[start : start + CHUNK]
+        conflicting = any(_may_conflict(job) for job in chunk)
+        answers += _insert_unique(transaction, chunk) if conflicting else _insert_plain(transaction, chunk)
+    return answers
+
+
+def _may_conflict(job: NewJob) -> bool:
+    return job.key is not None or job.id is not None or job.reuse_seconds is not None
+
+
+def _is_plain(job: NewJob) -> bool:
+    return not _may_conflict(job) and job.delay is None and job.run_after is None and job.replay_of is None
+
+
+def _insert_plain(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    ids = new_ids(len(jobs))
+    transaction.rows(sql.INSERT, {"rows": _encode(zip(ids, jobs, strict=True), transaction.dialect)})
+    return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
+
+
+def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    ids = new_ids(len(jobs))
+    postgres.copy_rows(transaction, sql.COPY_POSTGRES, (_copy_row(i, job) for i, job in zip(ids, jobs, strict=True)))
+    return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
+
+
+def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    answers: dict[int, Enqueued] = _reused(transaction, jobs)
+    fresh = iter(new_ids(len(jobs)))
+    ids = [job.id or next(fresh) for job in jobs]
+    for _ in range(TRIES):
+        # In one order everywhere: two batches that want the same keys wait for each other, not in a circle.
+        open_positions = sorted(
+            (n for n in range(len(jobs)) if n not in answers), key=lambda n: (jobs[n].task, jobs[n].key or "", ids[n])
+        )
+        if not open_positions:
+            return [answers[n] for n in range(len(jobs))]
+        rows = _encode(((ids[n], jobs[n]) for n in open_positions), transaction.dialect)
+        inserted = {row[0] for row in transaction.rows(sql.INSERT, {"rows": rows})}
+        for n in open_positions:
+            if ids[n] in inserted:
+                answers[n] = Enqueued(ids[n], True, State.PENDING)
+                inserted.discard(ids[n])  # the same id twice in one batch: the second is a repetition
+        _find_holders(transaction, jobs, [n for n in open_positions if n not in answers], answers)
+    raise StoreUnavailable("a unique key changed hands on every try; enqueue again")
+
+
+def _find_holders(
+    transaction: Transaction, jobs: Sequence[NewJob], positions: list[int], answers: dict[int, Enqueued]
+) -> None:
+    if not positions:
+        return
+    wanted = [{"position": n, "id": jobs[n].id, "task": jobs[n].task, "unique_key": jobs[n].key} for n in positions]
+    for n, job_id, state, task, spec_hash in transaction.rows(sql.EXISTING, {"rows": json.dumps(wanted)}):
+        if job_id == jobs[n].id and (task, spec_hash) != (jobs[n].task, jobs[n].spec_hash):
+            raise Conflict("id", f"{job_id} is taken by another job ({task}); use a new one")
+        answers.setdefault(n, Enqueued(job_id, False, State(state)))
+
+
+def _reused(transaction: Transaction, jobs: Sequence[NewJob]) -> dict[int, Enqueued]:
+    wanted = [
+        {"position": n, "spec_hash": job.spec_hash, "seconds": job.reuse_seconds}
+        for n, job in enumerate(jobs)
+        if job.reuse_seconds is not None
+    ]
+    if not wanted:
+        return {}
+    found = transaction.rows(sql.REUSABLE, {"rows": json.dumps(wanted)})
+    return {n: Enqueued(job_id, False, State.SUCCEEDED) for n, job_id, _finished in found}
+
+
+def _encode(rows: Any, dialect: str) -> str:
+    return "[" + ",".join(_object(job_id, job, dialect) for job_id, job in rows) + "]"
+
+
+def _object(job_id: str, job: NewJob, dialect: str) -> str:
+    """One JSON object; the payload's text goes in as it is."""
+    moment = job.run_after
+    fields = {
+        "id": job_id,
+        "task": job.task,
+        "task_version": job.version,
+        "queue": job.queue,
+        "priority": job.priority,
+        "spec_hash": job.spec_hash,
+        "unique_key": job.key,
+        "source": job.source,
+        "max_attempts": job.max_attempts,
+        "max_crashes": job.max_crashes,
+        "retry": job.retry.to_json() if job.retry else None,
+        "timeout_seconds": job.timeout_seconds,
+        "lease_seconds": job.lease_seconds,
+        "traceparent": job.traceparent,
+        "replay_of": job.replay_of,
+        "run_after": None if moment is None else to_text(moment) if dialect == SQLITE else moment.isoformat(),
+        "delay": job.delay,
+    }
+    return f'{encode_json(fields)[:-1]},"payload":{job.payload_json}}}'
+
+
+def _copy_row(job_id: str, job: NewJob) -> list[Any]:
+    retry = encode_json(job.retry.to_json()) if job.retry else None
+    values = {
+        "id": job_id,
+        "task": job.task,
+        "task_version": job.version,
+        "queue": job.queue,
+        "priority": job.priority,
+        "payload": job.payload_json,
+        "spec_hash": job.spec_hash,
+        "source": job.source,
+        "max_attempts": job.max_attempts,
+        "max_crashes": job.max_crashes,
+        "retry": retry,
+        "timeout_seconds": job.timeout_seconds,
+        "lease_seconds": job.lease_seconds,
+        "traceparent": job.traceparent,
+    }
+    return [values[name] for name in sql.COPY_COLUMNS]

@@ -1,0 +1,131 @@
+"""What operators do: cancel, requeue, pause, limit. Each answers per job what became of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from holdfast.domain.answers import Operated, OperatorAnswer
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.lifecycle import CLAIMABLE, State
+from holdfast.domain.names import check_id, check_integer, check_moment, check_name
+from holdfast.domain.spec import encode_json
+from holdfast.domain.views import SourceView
+from holdfast.stores.database import Database, Transaction
+from holdfast.stores.statements import limits, lost, operate
+from holdfast.stores.statements.words import SQLITE, Statement
+from holdfast.stores.types import to_text
+from holdfast.stores.verbs.querying import source_view
+
+BUSY_TRIES = 7
+MAX_LIMIT = 1_000_000
+_REQUEUEABLE = (State.FAILED, State.CANCELLED)
+
+
+def cancel(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
+    def explain(state: State, requested: bool) -> Operated:
+        if state in CLAIMABLE:
+            return Operated.BUSY
+        if state is State.RUNNING:
+            return Operated.CANCEL_REQUESTED if requested else Operated.BUSY
+        return Operated.CANCELLED if state is State.CANCELLED else Operated.WRONG_STATE
+
+    return _operate(database, operate.CANCEL, job_ids, {"by": "operator"}, explain)
+
+
+def requeue(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
+    def explain(state: State, _requested: bool) -> Operated:
+        return Operated.KEY_TAKEN if state in _REQUEUEABLE else Operated.WRONG_STATE
+
+    return _operate(database, operate.REQUEUE, job_ids, {"by": "operator"}, explain)
+
+
+def _operate(
+    database: Database, statement: Statement, job_ids: Sequence[str], detail: dict[str, Any], explain: Any
+) -> list[OperatorAnswer]:
+    """Rows that are locked are skipped and asked for again for a while: an operator never holds up a worker."""
+    ids = [check_id(job_id, "job_id") for job_id in job_ids]
+    answers: dict[str, OperatorAnswer] = {}
+    waiting = list(dict.fromkeys(ids))
+    for tried in range(BUSY_TRIES):
+        if not waiting:
+            break
+        if tried:
+            time.sleep(0.002 * 2**tried)
+        parameters = {"ids": json.dumps(waiting), "detail": encode_json(detail)}
+        for job_id, event, state in _changed(database, statement, parameters):
+            answers[job_id] = OperatorAnswer(job_id, Operated(event), State(state))
+        waiting = [job_id for job_id in waiting if job_id not in answers]
+        with database.reading() as transaction:
+            answers |= _unchanged(transaction, waiting, explain)
+        waiting = [job_id for job_id in waiting if answers[job_id].did is Operated.BUSY]
+    return [answers[job_id] for job_id in ids]
+
+
+def _changed(database: Database, statement: Statement, parameters: dict[str, Any]) -> list[Any]:
+    try:
+        with database.statement() as transaction:
+            return transaction.rows(statement, parameters)
+    except database.integrity_errors:
+        # A unique key was taken between the test and the write: nothing was changed; the next try sees its holder.
+        return []
+
+
+def _unchanged(transaction: Transaction, job_ids: Sequence[str], explain: Any) -> dict[str, OperatorAnswer]:
+    if not job_ids:
+        return {}
+    found = {row[0]: row for row in transaction.rows(lost.PRESENT, {"ids": json.dumps(list(job_ids))})}
+    answers = {}
+    for job_id in job_ids:
+        if job_id not in found:
+            answers[job_id] = OperatorAnswer(job_id, Operated.NOT_FOUND)
+            continue
+        _id, state, _attempt, _digest, requested = found[job_id]
+        answers[job_id] = OperatorAnswer(job_id, explain(State(state), bool(requested)), State(state))
+    return answers
+
+
+def set_queue(database: Database, statement: Statement, name: str, **values: Any) -> None:
+    check_name(name, "queue")
+    if values.get("max_running") is not None:
+        check_integer(values["max_running"], "max_running", 0, MAX_LIMIT)
+    with database.statement() as transaction:
+        transaction.run(statement, {"name": name, **values})
+
+
+def set_source(database: Database, name: str, changes: dict[str, Any]) -> SourceView:
+    """Create the source if need be, change just the limits that are named, and record the change."""
+    check_name(name, "source")
+    stored = {field: _source_value(field, value, database.dialect) for field, value in changes.items()}
+    shown = {field: value.isoformat() if isinstance(value, datetime) else value for field, value in changes.items()}
+    with database.transaction() as transaction:
+        transaction.run(limits.CREATE_SOURCE, {"name": name})
+        if stored:
+            transaction.run(limits.change_source(tuple(stored)), {"name": name, **stored})
+        recorded = {"source": name, "event": "limits_changed", "detail": encode_json(shown)}
+        transaction.run(limits.RECORD_SOURCE_EVENT, recorded)
+        return source_view(transaction.rows(limits.SOURCES, {"name": name})[0])
+
+
+def _source_value(field: str, value: Any, dialect: str) -> Any:
+    if field not in limits.SOURCE_LIMITS:
+        raise InvalidInput(field, f"unknown option; known are {', '.join(sorted(limits.SOURCE_LIMITS))}")
+    match limits.SOURCE_LIMITS[field], value:
+        case ("boolean", bool()):
+            return value
+        case ("timestamptz" | "float8", None) | ("integer", None) if field not in _REQUIRED:
+            return None
+        case ("timestamptz", _):
+            moment = check_moment(value, field)
+            return to_text(moment) if dialect == SQLITE else moment
+        case ("integer", _):
+            return check_integer(value, field, 1 if field in _REQUIRED else 0, MAX_LIMIT)
+        case ("float8", int() | float()) if not isinstance(value, bool) and 0 < value <= 1e9:
+            return float(value)
+    raise InvalidInput(field, f"is not a {limits.SOURCE_LIMITS[field]} that makes sense here: {value!r}")
+
+
+_REQUIRED = ("burst", "breaker_threshold", "breaker_pause_seconds")

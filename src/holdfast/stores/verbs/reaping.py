@@ -1,0 +1,73 @@
+"""Reap: read the expired leases in pages, decide purely, apply with the same test inside the update.
+
+Between the reading and the writing anything may happen to a job: completed, or completed, requeued and claimed again.
+The update names the very lease that was read and tests its expiry once more, so a stale decision changes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from holdfast.domain.answers import Reaped, Settled, Status
+from holdfast.domain.lifecycle import State
+from holdfast.domain.outcome import LeaseLost
+from holdfast.domain.settle import settle
+from holdfast.stores.database import CursorTransaction, Database, Row, Transaction
+from holdfast.stores.statements import reap as sql
+from holdfast.stores.statements.settle import REAP
+from holdfast.stores.verbs.settling import encode_row, standing
+
+PAGE = 500
+_NIL = "00000000-0000-0000-0000-000000000000"
+
+
+def reap(database: Database, holder: str, period: float, lease_seconds: float, heartbeat_seconds: float) -> Reaped:
+    """One pass, if it is our turn: at most one pass per period, whoever asks."""
+    with database.statement() as transaction:
+        ticked = tick(transaction, holder, period, lease_seconds - heartbeat_seconds)
+    if not ticked:
+        return Reaped(False)
+    settled: list[Settled] = []
+    for page in _expired_pages(database):
+        with database.statement() as transaction:
+            settled += apply(transaction, page)
+    return Reaped(True, tuple(settled))
+
+
+def tick(transaction: Transaction, holder: str, period: float, gap: float) -> bool:
+    return bool(transaction.rows(sql.TICK, {"holder": holder, "period": period, "gap": gap}))
+
+
+def _expired_pages(database: Database) -> Iterator[list[Row]]:
+    """By keyset, so that rows which cannot be reaped now never hide those behind them."""
+    queue, job_id = "", _NIL
+    while True:
+        with database.reading() as transaction:
+            page = transaction.rows(sql.EXPIRED, {"queue": queue, "id": job_id, "page": PAGE})
+        if page:
+            yield page
+        if len(page) < PAGE:
+            return
+        job_id, queue = page[-1][0], page[-1][1]
+
+
+def reap_one(transaction: CursorTransaction, job_id: str) -> list[Settled]:
+    """The same for one job, as the first half of claiming it by id."""
+    return apply(transaction, transaction.rows(sql.EXPIRED_ONE, {"id": job_id}))
+
+
+def apply(transaction: Transaction, expired: Sequence[Row]) -> list[Settled]:
+    if not expired:
+        return []
+    attempts = {row[0]: row[2] for row in expired}
+    encoded = ",".join(_encode(row, transaction.dialect) for row in expired)
+    found = transaction.rows(REAP, {"rows": f"[{encoded}]"})
+    return [Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state in found]
+
+
+def _encode(row: Row, dialect: str) -> str:
+    job_id, _queue, attempt, digest, *policy = row
+    ending = LeaseLost()
+    transition = settle(standing(policy, dialect), ending, random.random())
+    return encode_row({"id": job_id, "attempt": attempt, "token": digest}, ending, transition, {"by": "reaper"})

@@ -1,0 +1,230 @@
+"""Settle many reports: decide purely, apply under the tokens, and answer each one.
+
+A report that changed no row is either *busy* (the lease is still its own, somebody has the row locked), a *replay* (the
+audit row of its attempt carries the same lease and the same report: the same answer again) or *refused*, which is
+written down. Reports are checked before anything is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.domain import digests
+from holdfast.domain.answers import Settled, Status, Verb
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.lifecycle import State
+from holdfast.domain.names import check_id, check_integer
+from holdfast.domain.outcome import Crashed, Ending, Failed, JobError, Outcome, Released, Report, Snoozed, Succeeded
+from holdfast.domain.retry import RetryPolicy
+from holdfast.domain.settle import Standing, Transition, cancelled_instead, settle
+from holdfast.domain.spec import encode_json
+from holdfast.stores import rows
+from holdfast.stores.database import Database, Transaction
+from holdfast.stores.statements import settle as sql
+from holdfast.stores.verbs import lost
+
+MAX_RESULT_BYTES = 256 * 1024
+MAX_ERROR_TEXT = 16 * 1024
+# A locked row is asked for again after 2, 4, 8 … ms, a quarter of a second in all; then the answer is "busy".
+BUSY_TRIES = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A report whose every part can be stored."""
+
+    job_id: str
+    attempt: int
+    digest: str
+    report_digest: str
+    outcome: Outcome
+    worker: str | None
+    usage: dict[str, int]
+    result: str | None
+
+    @property
+    def verb(self) -> Verb:
+        if isinstance(self.outcome, Succeeded):
+            return Verb.COMPLETE
+        return Verb.RELEASE if isinstance(self.outcome, Released | Snoozed) else Verb.FAIL
+
+
+def settle_reports(database: Database, reports: Sequence[Report]) -> list[Settled]:
+    checked = [check(report) for report in reports]
+    if not checked:
+        return []
+    # A batch may hold two words about one job; the first is applied, the others are judged after it.
+    first = list({report.job_id: report for report in reversed(checked)}.values())
+    applied = _apply_patiently(database, first)
+    answers = {id(report): applied.get(report.job_id) for report in first}
+    open_reports = [report for report in checked if answers.get(id(report)) is None]
+    if open_reports:
+        with database.transaction() as transaction:
+            answers |= _look_into(transaction, open_reports)
+    return [_present(answers[id(report)]) for report in checked]
+
+
+def _present(answer: Settled | None) -> Settled:
+    assert answer is not None
+    return answer
+
+
+def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
+    """Apply what can be applied; ask again for rows that are locked while their lease is still ours."""
+    done: dict[str, Settled] = {}
+    waiting = list(reports)
+    for tried in range(BUSY_TRIES):
+        done |= _apply_once(database, waiting)
+        waiting = [report for report in waiting if report.job_id not in done]
+        if not waiting:
+            return done
+        with database.statement() as transaction:
+            held = _still_held(transaction, waiting)
+        waiting = [report for report in waiting if report.job_id in held]
+        if not waiting:
+            return done
+        time.sleep(0.002 * 2**tried)
+    return done
+
+
+def _apply_once(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
+    if all(isinstance(report.outcome, Succeeded) for report in reports):
+        with database.statement() as transaction:
+            return apply(transaction, reports)
+    with database.transaction() as transaction:
+        return apply(transaction, reports)
+
+
+def apply(transaction: Transaction, reports: Sequence[Checked]) -> dict[str, Settled]:
+    """One statement under the tokens. Only failures need to be read first: their fate depends on what went before."""
+    undecided = [report.job_id for report in reports if isinstance(report.outcome, Failed | Crashed)]
+    standings = read_standings(transaction, undecided)
+    attempts = {report.job_id: report.attempt for report in reports}
+    encoded = ",".join(
+        _encode(report, settle(standings.get(report.job_id, Standing()), report.outcome, random.random()))
+        for report in reports
+    )
+    found = transaction.rows(sql.SETTLE, {"rows": f"[{encoded}]"})
+    return {i: Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state in found}
+
+
+def read_standings(transaction: Transaction, job_ids: Sequence[str]) -> dict[str, Standing]:
+    if not job_ids:
+        return {}
+    found = transaction.rows(sql.STANDING, {"ids": json.dumps(job_ids)})
+    return {row[0]: standing(row[1:], transaction.dialect) for row in found}
+
+
+def standing(row: Sequence[Any], dialect: str) -> Standing:
+    failures, crashes, max_attempts, max_crashes, retry, cancel_requested = row
+    policy = RetryPolicy.from_json(rows.parsed(retry, dialect))
+    return Standing(failures, crashes, max_attempts, max_crashes, policy, bool(cancel_requested))
+
+
+def _encode(report: Checked, transition: Transition) -> str:
+    extra = {"report": report.report_digest, **report.usage}
+    row = {"id": report.job_id, "attempt": report.attempt, "token": report.digest}
+    outcome = report.outcome
+    if isinstance(outcome, Succeeded):
+        row["result_ref"] = outcome.result_ref
+    return encode_row(row, outcome, transition, extra, report.result)
+
+
+def encode_row(
+    row: dict[str, Any], ending: Ending, transition: Transition, extra: dict[str, Any], result: str | None = None
+) -> str:
+    """One JSON object of the settling statement; the result's text goes in as it is."""
+    error = None if transition.error is None else transition.error.to_json()
+    attached = {} if error is None else {"error": error}
+    row |= {
+        "event": transition.event,
+        "state": transition.state,
+        "failures": transition.failures,
+        "crashes": transition.crashes,
+        "delay": transition.delay_seconds,
+        "error": error,
+        "detail": {**extra, **transition.detail, **attached},
+        "cancel_detail": None,
+    }
+    if transition.state is not State.SUCCEEDED:
+        row["cancel_detail"] = {**extra, **cancelled_instead(ending).detail, **attached}
+    text = encode_json(row)
+    return text if result is None else f'{text[:-1]},"result":{result}}}'
+
+
+def _still_held(transaction: Transaction, reports: Iterable[Checked]) -> set[str]:
+    reports = list(reports)
+    known = lost.look_into(transaction, (report.job_id for report in reports))
+    return {r.job_id for r in reports if known.holds(r.job_id, r.attempt, r.digest)}
+
+
+def _look_into(transaction: Transaction, reports: Sequence[Checked]) -> dict[int, Settled | None]:
+    known = lost.look_into(transaction, (report.job_id for report in reports))
+    answers: dict[int, Settled | None] = {}
+    refused: list[lost.Refused] = []
+    for report in reports:
+        answer = _judge(known, report)
+        answers[id(report)] = answer
+        if answer.status is Status.REFUSED and answer.reason is not None:
+            refused.append(lost.Refused(report.job_id, report.attempt, report.verb, answer.reason, report.worker))
+    lost.record(transaction, refused)
+    return answers
+
+
+def _judge(known: lost.Known, report: Checked) -> Settled:
+    if known.holds(report.job_id, report.attempt, report.digest):
+        return Settled(report.job_id, report.attempt, Status.BUSY)
+    ended = known.endings.get((report.job_id, report.attempt))
+    if ended is not None and (ended.lease, ended.report) == (report.digest, report.report_digest):
+        return Settled(report.job_id, report.attempt, Status.REPLAYED, ended.event, State(ended.state))
+    reason = known.report_reason(report.job_id, report.attempt, report.digest)
+    return Settled(report.job_id, report.attempt, Status.REFUSED, reason=reason)
+
+
+def check(report: Report) -> Checked:
+    job_id = check_id(report.job_id, "job_id")
+    field = f"result of job {job_id}"
+    outcome = _storable(report.outcome)
+    result = None
+    if isinstance(outcome, Succeeded) and outcome.result is not None:
+        digest = digests.report_digest(outcome, field)
+        result = encode_json(outcome.result)
+        if len(result.encode()) > MAX_RESULT_BYTES:
+            raise InvalidInput(field, f"is over the limit of {MAX_RESULT_BYTES:,} bytes of JSON; store it elsewhere")
+    else:
+        digest = digests.report_digest(outcome, field)
+    return Checked(
+        job_id=job_id,
+        attempt=check_integer(report.attempt, "attempt", 0, 2**31 - 1),
+        digest=digests.token_digest(report.lease_token),
+        report_digest=digest,
+        outcome=outcome,
+        worker=report.worker,
+        usage=report.usage.to_json(),
+        result=result,
+    )
+
+
+def _storable(outcome: Outcome) -> Outcome:
+    """Error text comes from user code and must never keep a failure from being recorded: make it fit instead."""
+    match outcome:
+        case Failed(error=error, exit_code=exit_code):
+            stack = None if error.stack is None else _text(error.stack)
+            return Failed(JobError(_text(error.code), _text(error.message), stack, bool(error.retryable)), exit_code)
+        case Crashed(message=message, exit_code=exit_code, signal=signal):
+            return Crashed(_text(message), exit_code, signal)
+        case _:
+            return outcome
+
+
+def _text(value: str) -> str:
+    clean = str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if len(clean) <= MAX_ERROR_TEXT:
+        return clean
+    half = MAX_ERROR_TEXT // 2
+    return f"{clean[:half]}\n… {len(clean) - MAX_ERROR_TEXT} characters left out …\n{clean[-half:]}"

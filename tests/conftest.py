@@ -1,0 +1,59 @@
+"""Fixtures for the whole suite: the servers of the run and empty databases in them."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+
+from tests.servers.postgres import PostgresEndpoint
+from tests.servers.shared import RemoteServers, SharedServers, UrlSource
+from tests.servers.valkey import ValkeyEndpoint
+
+SERVERS = pytest.StashKey[UrlSource]()
+WORKER_INPUT = "holdfast_servers"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    worker_input = getattr(config, "workerinput", None)
+    if worker_input is not None:
+        config.stash[SERVERS] = RemoteServers(*worker_input[WORKER_INPUT])
+        return
+    servers = SharedServers()
+    config.stash[SERVERS] = servers
+    config.add_cleanup(servers.close)
+
+
+class WorkerNode(Protocol):
+    """What the controller sees of an xdist worker."""
+
+    config: pytest.Config
+    workerinput: dict[str, object]
+
+
+@pytest.hookimpl(optionalhook=True)  # the hook is there only with xdist
+def pytest_configure_node(node: WorkerNode) -> None:
+    servers = node.config.stash[SERVERS]
+    if isinstance(servers, SharedServers):
+        node.workerinput[WORKER_INPUT] = servers.serve()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(pytestconfig: pytest.Config) -> PostgresEndpoint:
+    """The run's Postgres, shared by all workers: make databases in it, do not stop it."""
+    return PostgresEndpoint(pytestconfig.stash[SERVERS].url("postgres"))
+
+
+@pytest.fixture(scope="session")
+def valkey_server(pytestconfig: pytest.Config) -> ValkeyEndpoint:
+    """The run's Valkey, shared by all workers: use keys of your own, do not flush or stop it."""
+    return ValkeyEndpoint(pytestconfig.stash[SERVERS].url("valkey"))
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgresEndpoint) -> Iterator[str]:
+    """The SQLAlchemy URL of an empty database that is this test's alone."""
+    name = f"test_{uuid.uuid4().hex}"
+    postgres_server.create_database(name)
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)

@@ -1,0 +1,1 @@
+"""Databases are brought to this Holdfast's schema: completely, once, and through every interruption."""

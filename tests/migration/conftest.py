@@ -1,0 +1,69 @@
+"""An empty database of each kind, and a Holdfast that is one migration ahead of this one."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from holdfast.stores import upgrade
+from tests.migration.databases import open_engine
+
+NEXT_STEP = """
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    # On SQLite the whole table is replaced, which takes its triggers away, and an index over an expression.
+    op.drop_index("holdfast_jobs_ready")
+    recreate = "always" if op.get_context().dialect.name == "sqlite" else "never"
+    with op.batch_alter_table("holdfast_jobs", recreate=recreate) as jobs:
+        jobs.add_column(sa.Column("note", sa.Text))
+    claimable = sa.text("state IN ('pending', 'retryable')")
+    lane = ["queue", sa.text("priority DESC"), "task", sa.text("coalesce(source, '')"), "run_after", "id"]
+    op.create_index(
+        "holdfast_jobs_ready", "holdfast_jobs", lane, postgresql_where=claimable, sqlite_where=claimable
+    )
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.sqlite3'}"
+    return str(request.getfixturevalue("postgres_database"))
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = open_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def postgres_engine(postgres_database: str) -> Iterator[Engine]:
+    engine = open_engine(postgres_database)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_engine(f"sqlite:///{tmp_path / 'jobs.sqlite3'}")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def next_migrations(tmp_path: Path) -> Path:
+    """The folder of a Holdfast that needs schema 0002."""
+    # A percent sign in a path is Alembic's to misread.
+    folder = shutil.copytree(Path(upgrade.__file__).with_name("migrations"), tmp_path / "next%20migrations")
+    (folder / "versions" / "0002_note.py").write_text(NEXT_STEP)
+    return folder

@@ -1,0 +1,54 @@
+"""An upgrade that is killed leaves the database as it was, and the next one brings it to the head."""
+
+from sqlalchemy import Engine
+
+from holdfast.stores.upgrade import check, current, head, upgrade
+from tests.migration.databases import Contents, contents, execute, transaction
+from tests.migration.processes import Process, running
+from tests.servers.waiting import wait_until
+
+
+def deaths_that_leave(engine: Engine, process: Process, before: Contents) -> int:
+    """The number of kills until an upgrade ended alive; after each, the database is as it was before."""
+    deaths = 0
+    while (word := process.read()) == "killed":
+        deaths += 1
+        assert contents(engine) == before, f"after the kill at step {deaths}"
+        process.go_on()
+    assert word == "finished"
+    return deaths
+
+
+def test_first_upgrade_killed_at_each_step(engine: Engine, database_url: str) -> None:
+    with running("dying", database_url) as process:
+        assert deaths_that_leave(engine, process, before=[]) > 40
+    check(engine)
+
+
+def test_change_of_guards_killed_at_each_step(engine: Engine, database_url: str) -> None:
+    upgrade(engine)
+    complete = contents(engine)
+    execute(engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
+    on_table = " ON holdfast_events" if engine.dialect.name == "postgresql" else ""
+    trigger = "holdfast_update" if engine.dialect.name == "postgresql" else "holdfast_events_update"
+    execute(engine, f"DROP TRIGGER {trigger}{on_table}")
+    with running("dying", database_url) as process:
+        assert deaths_that_leave(engine, process, before=contents(engine)) > 20
+    check(engine)
+    assert contents(engine) == complete
+
+
+def test_killed_from_outside_while_it_waits(postgres_engine: Engine, postgres_database: str) -> None:
+    upgrade(postgres_engine)
+    execute(postgres_engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'holdfast_events'::regclass"
+    with running("upgrading", postgres_database) as process, transaction(postgres_engine) as other:
+        other.exec_driver_sql("LOCK TABLE holdfast_events IN ACCESS SHARE MODE")
+        assert process.read() == "ready"
+        process.go_on()
+        wait_until(lambda: execute(postgres_engine, waiting) == [(1,)], what="the upgrade waits for the table")
+        process.kill()
+    # The server notices the death only when the wait is over; the next upgrade has the patience for that.
+    assert upgrade(postgres_engine) == (head(), head())
+    check(postgres_engine)
+    assert current(postgres_engine) == head()

@@ -1,1 +1,57 @@
-"""Holdfast: a durable job engine for Python."""
+"""Holdfast: a durable job engine for Python.
+
+Importing this costs little: what needs a database library is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.domain.errors import (
+    ConfigurationError,
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    SchemaMismatch,
+    StoreUnavailable,
+    WrongState,
+)
+from holdfast.domain.job import Enqueued, Job, NewJob
+from holdfast.domain.lifecycle import State
+from holdfast.domain.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from holdfast.wiring import open_store
+
+    __version__: str
+
+__all__ = [
+    "ConfigurationError",
+    "Conflict",
+    "Enqueued",
+    "HoldfastError",
+    "InvalidInput",
+    "Job",
+    "NewJob",
+    "NotFound",
+    "RetryPolicy",
+    "SchemaMismatch",
+    "State",
+    "StoreUnavailable",
+    "WrongState",
+    "__version__",
+    "open_store",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open_store":
+        from holdfast.wiring import open_store
+
+        return open_store
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("holdfast")
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

@@ -7,7 +7,7 @@ then exists if and only if the user's transaction commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
@@ -83,12 +83,6 @@ class OperatorStore(Protocol):
     def queues(self) -> list[QueueView]: ...
 
     def stuck(self, limit: int = 50) -> list[Stuck]: ...
-
-
-class HistorySource(Protocol):
-    """What `holdfast verify` reads: every job with its whole history, in order of id, in constant memory."""
-
-    def histories(self) -> Iterator[tuple[Job | None, Iterable[AuditEvent], str | None]]: ...
 
 
 class Store(EnqueueStore, WorkStore, OperatorStore, Protocol):

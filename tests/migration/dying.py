@@ -16,11 +16,11 @@ from sqlalchemy import event
 from holdfast.stores.upgrade import upgrade
 from tests.migration.databases import open_engine
 
-# Once and for all, so that not every one of the many processes has to.
-importlib.import_module("alembic.command")
-
 
 def main(url: str) -> None:
+    # What is imported here, the many processes need not import again.
+    importlib.import_module("alembic.command")
+    open_engine(url)
     for fatal_step in itertools.count(1):
         if ended_alive(url, fatal_step):
             print("finished", flush=True)

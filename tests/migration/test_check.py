@@ -74,10 +74,9 @@ def test_a_look_creates_nothing(engine: Engine) -> None:
 def test_check_costs_two_queries(engine: Engine) -> None:
     upgrade(engine)
     statements: list[str] = []
-    event.listen(engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]), named=False)
+    event.listen(engine, "before_cursor_execute", lambda *details: statements.append(details[2]))
     check(engine)
-    assert len([statement for statement in statements if statement.startswith("SELECT")]) == 2
-    assert set(statements) - {"BEGIN"} == {s for s in statements if s.startswith("SELECT")}
+    assert len(statements) == 2
 
 
 def test_check_does_not_import_alembic(engine: Engine, database_url: str) -> None:

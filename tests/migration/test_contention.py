@@ -4,7 +4,6 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, Engine, event, make_url
@@ -29,9 +28,9 @@ def outdate_guards(engine: Engine) -> None:
 
 
 @contextmanager
-def session(url: str, name: str) -> Iterator[Connection]:
+def session(url: str, name: str | None = None) -> Iterator[Connection]:
     """A transaction of somebody else, left open."""
-    named = make_url(url).update_query_dict({"application_name": name})
+    named = make_url(url).update_query_dict({"application_name": name} if name else {})
     engine = open_engine(named.render_as_string(hide_password=False))
     with transaction(engine) as connection:
         yield connection
@@ -144,34 +143,38 @@ def test_current_database_is_not_stopped_by_locks(postgres_engine: Engine, postg
         assert upgrade(postgres_engine, patience=0) == (head(), head())
 
 
-def test_statement_timeout_of_the_role_does_not_cut_an_upgrade_off(postgres_database: str) -> None:
-    hasty = make_url(postgres_database).update_query_dict({"options": "-cstatement_timeout=1"})
+def test_time_limit_for_statements_does_not_cut_an_upgrade_off(postgres_engine: Engine, postgres_database: str) -> None:
+    hasty = make_url(postgres_database).update_query_dict({"options": "-cstatement_timeout=200"})
     engine = open_engine(hasty.render_as_string(hide_password=False))
-    with engine.connect() as connection:
-        assert connection.exec_driver_sql("SHOW statement_timeout").scalar() == "1ms"
-    assert upgrade(engine) == (None, head())
+    answers: list[tuple[str | None, str]] = []
+    thread = threading.Thread(target=lambda: answers.append(upgrade(engine)))
+    waited_longer = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > interval '300 milliseconds'"
+    )
+    with session(postgres_database, "other-upgrade") as other:
+        other.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ADVISORY_KEY})")
+        thread.start()
+        wait_until(
+            lambda: execute(postgres_engine, waited_longer) == [(1,)],
+            what="a statement of the upgrade is over the limit",
+        )
+    thread.join()
+    assert answers == [(None, head())]
     engine.dispose()
 
 
-@pytest.mark.parametrize("begin", [None, "BEGIN", "BEGIN IMMEDIATE"])
-def test_locked_file_is_reported_and_nothing_changes(begin: str | None, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'jobs.sqlite3'}"
-    engine = open_engine(url, sqlite_begin=begin)
-    other = open_engine(url, sqlite_begin="BEGIN IMMEDIATE")
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA busy_timeout = 1")  # for a listener's own BEGIN IMMEDIATE
-    with other.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE note (body TEXT)")
+def test_locked_file_is_reported_and_nothing_changes(sqlite_engine: Engine) -> None:
+    path = sqlite_engine.url.database
+    with session(f"sqlite:///{path}") as other:
+        other.exec_driver_sql("CREATE TABLE note (body TEXT)")
         with pytest.raises(StoreUnavailable) as caught:
-            upgrade(engine, lock_timeout=0.05, patience=0.2)
+            upgrade(sqlite_engine, lock_timeout=0.05, patience=0.2)
     assert str(caught.value) == (
         "The upgrade waited 0.2 s for its locks and changed nothing."
-        f" Another process is writing to {tmp_path / 'jobs.sqlite3'}."
+        f" Another process is writing to {path}."
         " Wait for it or stop it, then run `holdfast db upgrade` again."
     )
-    with engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 1
-        assert connection.exec_driver_sql("SELECT name FROM sqlite_master").all() == [("note",)]
-    assert upgrade(engine) == (None, head())
-    engine.dispose()
-    other.dispose()
+    assert execute(sqlite_engine, "PRAGMA busy_timeout") == [(5000,)]
+    assert execute(sqlite_engine, "SELECT name FROM sqlite_master") == [("note",)]
+    assert upgrade(sqlite_engine) == (None, head())

@@ -100,4 +100,3 @@ class Reaped:
 
     ticked: bool
     settled: tuple[Settled, ...] = ()
-    in_grace: bool = False

@@ -72,10 +72,9 @@ class BorrowedTransaction:
         self._execute(statement, parameters)
 
     def _execute(self, statement: Statement, parameters: Parameters | None) -> Any:
-        clause = text(statement.sql(self.dialect))
-        known = {**self._fixed, **(parameters or {})}
-        wanted = {name: known[name] for name in clause._bindparams}
-        return self.connection.execute(clause, wanted)
+        sql = statement.sql(self.dialect)
+        fixed = self._fixed if ":now" in sql else {}
+        return self.connection.execute(text(sql), {**fixed, **(parameters or {})})
 
 
 class Database(ABC):

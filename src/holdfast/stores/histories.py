@@ -44,7 +44,7 @@ from holdfast.stores.schema import events, jobs
 
 PAGE_EVENTS = 2000
 
-# The form in which SQLite stores times anyway. An infinite time, for which Python has no value, is ''.
+# The form in which SQLite stores times anyway.
 _POSTGRES_TIME = """'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'"""
 
 
@@ -193,7 +193,9 @@ def _sqlite_time(column: Column[Any]) -> ColumnElement[str]:
 
 
 def _postgres_time(column: Column[Any]) -> ColumnElement[str]:
-    return func.to_char(func.timezone("UTC", column), literal_column(_POSTGRES_TIME), type_=Text)
+    in_utc = func.to_char(func.timezone("UTC", column), literal_column(_POSTGRES_TIME), type_=Text)
+    # Infinite times have no such form; as text they sort before and after all others, as they should.
+    return func.coalesce(in_utc, cast(column, Text), type_=Text)
 
 
 @contextmanager

@@ -34,20 +34,28 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def statement(self) -> Iterator[CursorTransaction]:
-        with reachable(), self.engine.connect() as connection:
-            driver = connection.connection.driver_connection
-            assert driver is not None
-            with driver.cursor() as cursor:
-                yield CursorTransaction(cursor, POSTGRES, None)
+        with self._connected() as driver, driver.cursor() as cursor:
+            yield CursorTransaction(cursor, POSTGRES, None)
 
     reading = statement
 
     @contextmanager
     def transaction(self) -> Iterator[CursorTransaction]:
+        with self._connected() as driver, driver.transaction(), driver.cursor() as cursor:
+            yield CursorTransaction(cursor, POSTGRES, None)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault."""
         with reachable(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            with driver.transaction(), driver.cursor() as cursor:
-                yield CursorTransaction(cursor, POSTGRES, None)
+            try:
+                yield driver
+            except psycopg.Error:
+                if driver.closed:
+                    connection.invalidate()
+                    self.engine.dispose()
+                raise
 
 
 def copy_rows(transaction: CursorTransaction, command: str, rows: Iterable[Sequence[Any]]) -> None:

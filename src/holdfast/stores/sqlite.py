@@ -56,10 +56,13 @@ class SqliteDatabase(Database):
             try:
                 # The time is read after the lock is held: a transaction that waited does not act in the past.
                 yield CursorTransaction(cursor, SQLITE, self._clock())
-            except BaseException:
-                cursor.execute("ROLLBACK")
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                if driver.in_transaction:  # SQLite rolls back by itself when the disk is full or fails
+                    cursor.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise StoreUnavailable(f"the SQLite file cannot be used: {error}") from error
                 raise
-            cursor.execute("COMMIT")
             cursor.close()
             if self._checkpointer is not None:
                 self._checkpointer.after_commit(driver)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import argparse
+import platform
+import sqlite3
+import sys
+from collections.abc import Callable
+
+from benchmarks import claim_cost, ledger
+from benchmarks.databases import Databases, databases
+
+PARTS: dict[str, Callable[[Databases, float], str]] = {
+    "ledger": lambda handed, scale: ledger.run(handed, scale=scale),
+    "claim_cost": lambda handed, scale: claim_cost.run(handed, scale=scale),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs on this machine.")
+    parser.add_argument("parts", nargs="*", help=f"which: {', '.join(PARTS)} (default: all)")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full size, such as 0.01")
+    options = parser.parse_args()
+    unknown = [part for part in options.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(PARTS)}")
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.machine()}\n", flush=True)
+    with databases() as handed:
+        for part in options.parts or PARTS:
+            print(PARTS[part](handed, options.scale) + "\n", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Fresh databases for a benchmark: Postgres at full durability on a server of our own, SQLite on a file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from holdfast.stores import upgrade
+from holdfast.stores.sql_store import SqlStore
+from holdfast.wiring import open_database, open_store
+from tests.servers.postgres import PostgresServer
+
+# The server's defaults where durability is concerned; memory and WAL as a small production box would have them.
+DURABLE = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",
+}
+
+
+class Databases:
+    """Hands out one fresh store after the other."""
+
+    def __init__(self, folder: Path, server: PostgresServer | None) -> None:
+        self._folder = folder
+        self._server = server
+        self._made = 0
+
+    @property
+    def kinds(self) -> list[str]:
+        return ["sqlite", *(["postgres"] if self._server else [])]
+
+    @contextmanager
+    def store(self, kind: str) -> Iterator[SqlStore]:
+        self._made += 1
+        name = f"bench_{self._made}"
+        if kind == "sqlite":
+            store = open_store(f"sqlite:///{self._folder / name}.db")
+        else:
+            assert self._server is not None
+            self._server.create_database(name)
+            url = self._server.url(name)
+            upgrade.upgrade(open_database(url).engine)
+            store = open_store(url)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+@contextmanager
+def databases(*, postgres: bool = True) -> Iterator[Databases]:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        server = PostgresServer(DURABLE) if postgres else None
+        if server is not None:
+            server.start()
+        try:
+            yield Databases(Path(folder), server)
+        finally:
+            if server is not None:
+                server.close()
+
+
+def settle_down(store: SqlStore) -> None:
+    """Give a measurement a clean start: statistics known, nothing left to flush."""
+    with store.database.engine.connect() as connection:
+        if store.database.dialect == "postgresql":
+            connection.exec_driver_sql("VACUUM ANALYZE holdfast_jobs")
+            connection.exec_driver_sql("CHECKPOINT")
+        else:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def switch_guards_off(store: SqlStore) -> None:
+    """For measuring what the guards cost: no audit rows are written after this."""
+    with store.database.engine.connect() as connection:
+        if store.database.dialect == "postgresql":
+            connection.exec_driver_sql("ALTER TABLE holdfast_jobs DISABLE TRIGGER USER")
+            return
+        names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'trigger'").scalars().all()
+        for name in names:
+            connection.exec_driver_sql(f"DROP TRIGGER {name}")

@@ -1,0 +1,126 @@
+"""What the command line prints: documents for programs, lines and tables for people, remarks on stderr.
+
+Rich is loaded only for people. Where the output is not a terminal there are no colours, and nothing is cut to a width
+that is not there: ids are always whole.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from holdfast.settings import mask_secrets
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+UUID_WIDTH = 36
+_PIPED_WIDTH = 10_000
+
+
+def prepare_streams() -> None:
+    """A character that the terminal has no code for is replaced; printing never fails for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def document(value: Any) -> None:
+    """One JSON document: one line for programs, indented for a person who is looking."""
+    text = json.dumps(
+        value,
+        default=_encode,
+        ensure_ascii=sys.stdout.encoding.lower().replace("-", "") != "utf8",
+        indent=2 if sys.stdout.isatty() else None,
+    )
+    print(text)
+
+
+def line(text: str, style: str = "") -> None:
+    console().print(safe(text), style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def remark(text: str) -> None:
+    """Something worth knowing that is not the answer."""
+    console(stderr=True).print(safe(text), style="dim", markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def error(text: str) -> None:
+    if text:
+        print(f"holdfast: {safe(mask_secrets(text))}", file=sys.stderr)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Columns without lines. A column headed `id` is never narrower than an id."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for header in headers:
+        is_id = header == "id"
+        grid.add_column(header, min_width=UUID_WIDTH if is_id else None, no_wrap=is_id, overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(_cell(value), style=_STYLES.get(_cell(value), "")) for value in row))
+    console().print(grid)
+
+
+def facts(pairs: Sequence[tuple[str, object]]) -> None:
+    """Names and values, one pair a line; what is not known is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None and value != "":
+            grid.add_row(name, Text(_cell(value), style=_STYLES.get(_cell(value), "")))
+    console().print(grid)
+
+
+def console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else _PIPED_WIDTH)
+
+
+def safe(text: str) -> str:
+    """An error message can contain anything; what would steer the terminal is shown, not obeyed."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else safe(str(value))
+
+
+def _encode(value: Any) -> Any:
+    match value:
+        case datetime():
+            return iso(value)
+        case Enum():
+            return value.value
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {item.name: getattr(value, item.name) for item in fields(value)}
+    raise TypeError(f"{type(value).__name__} cannot be printed as JSON")
+
+
+_STYLES = {
+    "pending": "",
+    "running": "cyan",
+    "retryable": "yellow",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "paused": "yellow",
+}

@@ -1,0 +1,203 @@
+"""Configuration: read once, frozen, every problem reported together.
+
+A value comes from the first of these that names it: flags, the environment, `[tool.holdfast]` in the nearest
+pyproject.toml (the working directory's, or that of the closest folder above it), the default. An environment variable
+that is set but empty counts as not set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from holdfast.domain import durations
+from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.job import DEFAULT_LEASE_SECONDS
+from holdfast.domain.names import check_name
+
+DATABASE_FILE = "holdfast.db"
+SECRET = "***"
+
+_STORES = ("postgres", "postgresql", "postgresql+psycopg", "sqlite", "sqlite+pysqlite")
+_REDIS = ("redis", "rediss", "unix")
+_STORE_RULE = "must be postgresql://user@host/database or sqlite:///path/to/file.db"
+# As the database library reads it: a password may contain anything but an @.
+_PORT = re.compile(r"[^:]+://(?:[^:/]*(?::[^@]*)?@)?(?:\[[^/?]+\]|[^/:?]+)?:([^/?]*)")
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    # URLs carry passwords: a settings object that lands in a log must not.
+    database_url: str = field(repr=False)
+    redis_url: str | None = field(default=None, repr=False)
+    app: str | None = None
+    worker_id: str | None = None
+    lease_seconds: float = DEFAULT_LEASE_SECONDS
+    poll_interval: float = 2.0
+    cache_ttl_seconds: float = 3600.0
+    cache_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One field: its names in the environment (its name in a file is the field's own) and its rule."""
+
+    variables: tuple[str, ...]
+    check: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A value, and where it came from, for the message when it breaks a rule."""
+
+    value: Any
+    place: str
+
+
+def read_settings(
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Settings:
+    """The settings in force; one ConfigurationError that lists every problem there is."""
+    environment = os.environ if environment is None else environment
+    directory = Path.cwd() if directory is None else directory
+    problems: list[str] = []
+    project = nearest_project(directory)
+    file = _read_file(project, problems)
+    values: dict[str, Any] = {}
+    for name, setting in _SETTINGS.items():
+        sources = (_from_flags(flags or {}, name), _from_environment(environment, setting, problems), file.get(name))
+        given = next((source for source in sources if source is not None), None)
+        if given is not None:
+            values |= _checked(name, setting, given, problems)
+    if problems:
+        raise ConfigurationError(_listed(problems))
+    values.setdefault("database_url", f"sqlite:///{(project or directory) / DATABASE_FILE}")
+    return Settings(**values)
+
+
+def nearest_project(directory: Path) -> Path | None:
+    """The closest folder, from here upwards, with a pyproject.toml."""
+    folders = (directory, *directory.parents)
+    return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), None)
+
+
+def mask_secrets(text: str) -> str:
+    """The text with the password of every URL in it replaced."""
+    text = re.sub(r"(://[^\s/:@]*):\S*@", rf"\1:{SECRET}@", text)
+    return re.sub(r"([?&][a-z_]*(?:password|token|secret)=)[^\s&]*", rf"\1{SECRET}", text, flags=re.IGNORECASE)
+
+
+def _from_flags(flags: Mapping[str, Any], name: str) -> _Given | None:
+    value = flags.get(name)
+    return None if value is None else _Given(value, "--" + name.removesuffix("_url").replace("_", "-"))
+
+
+def _from_environment(environment: Mapping[str, str], setting: _Setting, problems: list[str]) -> _Given | None:
+    found = [_Given(environment[name], name) for name in setting.variables if environment.get(name)]
+    if len({given.value for given in found}) > 1:
+        names = " and ".join(given.place for given in found)
+        problems.append(f"{names}: are two names of one setting and differ; set just one of them")
+    return found[0] if found else None
+
+
+def _read_file(project: Path | None, problems: list[str]) -> dict[str, _Given]:
+    if project is None:
+        return {}
+    path = project / "pyproject.toml"
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        problems.append(f"{path}: cannot be read ({error})")
+        return {}
+    table = content.get("tool", {}).get("holdfast", {})
+    if not isinstance(table, dict):
+        problems.append(f"{path}: [tool.holdfast] must be a table")
+        return {}
+    problems += _unknown_keys(table, path)
+    return {
+        name: _Given(_anchored(value, project) if name == "database_url" else value, f"{path}: {name}")
+        for name, value in table.items()
+        if name in _SETTINGS
+    }
+
+
+def _unknown_keys(table: dict[str, Any], path: Path) -> Iterator[str]:
+    for name in sorted(set(table) - set(_SETTINGS)):
+        yield f"{path}: {name}: unknown key in [tool.holdfast]; known are {', '.join(sorted(_SETTINGS))}"
+
+
+def _anchored(url: Any, project: Path) -> Any:
+    """A relative SQLite path in a file means a path beside that file, wherever the command is run."""
+    found = re.fullmatch(r"(sqlite(?:\+pysqlite)?:///)([^/:?][^:?]*)(\?.*)?", url) if isinstance(url, str) else None
+    return f"{found[1]}{project / found[2]}{found[3] or ''}" if found else url
+
+
+def _checked(name: str, setting: _Setting, given: _Given, problems: list[str]) -> dict[str, Any]:
+    try:
+        return {name: setting.check(given.value, given.place)}
+    except InvalidInput as problem:
+        problems.append(mask_secrets(str(problem)))
+        return {}
+
+
+def _listed(problems: list[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    return "\n".join([f"{len(problems)} settings are wrong:", *(f"  {problem}" for problem in problems)])
+
+
+def _store_url(value: Any, place: str) -> str:
+    return _url(value, place, _STORES, _STORE_RULE)
+
+
+def _redis_url(value: Any, place: str) -> str:
+    return _url(value, place, _REDIS, "must be redis://host:port/number")
+
+
+def _url(value: Any, place: str, schemes: tuple[str, ...], rule: str) -> str:
+    # What was given is not repeated: where it is not a URL, nobody can tell which part of it is the password.
+    found = re.match(r"([\w+.-]+)://", value) if isinstance(value, str) else None
+    if found is None:
+        raise InvalidInput(place, f"{rule}; this is not a URL")
+    if found[1] not in schemes:
+        raise InvalidInput(place, f"{rule}, got {found[1]}://")
+    port = _PORT.match(value)
+    if port and port[1] and not port[1].isdecimal():
+        raise InvalidInput(place, f"{rule}; its port is not a number")
+    return value
+
+
+def _duration(value: Any, place: str) -> float:
+    result = durations.seconds(value, place)
+    if result <= 0:
+        raise InvalidInput(place, f"must be more than zero, got {value!r}")
+    return result
+
+
+def _switch(value: Any, place: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word not in _TRUE + _FALSE:
+        raise InvalidInput(place, f"must be true or false, got {value!r}")
+    return word in _TRUE
+
+
+_SETTINGS = {
+    "database_url": _Setting(("DATABASE_URL",), _store_url),
+    "redis_url": _Setting(("REDIS_URL",), _redis_url),
+    "app": _Setting(("HOLDFAST_APP",), check_name),
+    "worker_id": _Setting(("WORKER_ID",), check_name),
+    "lease_seconds": _Setting(("LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"), _duration),
+    "poll_interval": _Setting(("POLL_INTERVAL",), _duration),
+    "cache_ttl_seconds": _Setting(("CACHE_TTL_SECONDS",), _duration),
+    "cache_enabled": _Setting(("CACHE_ENABLED",), _switch),
+}

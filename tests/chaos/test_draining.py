@@ -1,0 +1,77 @@
+"""Eight processes empty one queue: a job is held by one of them at a time, and succeeds once."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+from holdfast.domain.job import Claimed, NewJob
+from holdfast.domain.lifecycle import ACTIVE
+from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Snoozed, Succeeded
+from holdfast.domain.retry import RetryPolicy
+from holdfast.stores.sql_store import SqlStore
+from tests.chaos.crew import Crew
+from tests.chaos.databases import assert_verified, opened, query
+from tests.chaos.diary import Diary, Worker, assert_log_agrees
+from tests.servers.waiting import wait_until
+
+JOBS = 2_000
+AT_ONCE = RetryPolicy(kind="fixed", base=0.0, jitter=0.0)
+SETBACKS = (Failed(JobError("flaky", "try again")), Crashed("killed", signal=9), Released("deploy"), Snoozed(0.0))
+
+
+def drain(number: int, url: str, held: Path) -> Diary:
+    chance = random.Random(number)
+    with opened(url) as store:
+        worker = Worker(store, f"worker-{number}", held)
+        while batch := next_batch(worker, chance):
+            chance.shuffle(batch)
+            cut = chance.randrange(len(batch) + 1)
+            for part in (batch[:cut], batch[cut:]):
+                worker.settle((job, an_outcome(job, chance)) for job in part)
+        return worker.diary
+
+
+def next_batch(worker: Worker, chance: random.Random) -> list[Claimed]:
+    """Empty only when every job has ended."""
+    batch: list[Claimed] = []
+
+    def has_work_or_is_done() -> bool:
+        batch.extend(worker.claim(chance.randint(1, 60)))
+        return bool(batch) or not any(state in ACTIVE for state in worker.store.counts())
+
+    wait_until(has_work_or_is_done, what="there is work, or all of it is done")
+    return batch
+
+
+def an_outcome(job: Claimed, chance: random.Random) -> Outcome:
+    if job.attempt > 4 or chance.random() < 0.8:
+        return Succeeded({"by attempt": job.attempt})
+    return chance.choice(SETBACKS)
+
+
+def test_eight_processes_drain_two_thousand_jobs(
+    store: SqlStore, store_url: str, crew: Crew, tmp_path: Path
+) -> None:
+    answers = store.enqueue_many(
+        [
+            NewJob(task="drain", payload={"n": n}, retry=AT_ONCE, max_attempts=100, max_crashes=100)
+            for n in range(JOBS)
+        ]
+    )
+    held = tmp_path / "held"
+    held.mkdir()
+    diaries = crew.run(drain, store_url, held)
+
+    assert_verified(store_url)
+    assert_log_agrees(store_url, diaries)
+    successes = query(store_url, "SELECT CAST(job_id AS text) FROM holdfast_events WHERE event = 'succeeded'")
+    assert sorted(job_id for (job_id,) in successes) == sorted(answer.id for answer in answers)
+    assert store.counts() == {"succeeded": JOBS}
+    # Nobody was refused anything, nobody is left holding a job, and the work was really shared.
+    assert sum(diary.refused + diary.busy for diary in diaries) == 0
+    assert store.refusals() == []
+    assert list(held.iterdir()) == []
+    assert all(diary.claims for diary in diaries)
+    # Every kind of setback happened, so the count of claims is not just the count of jobs.
+    endings = Counter(ending.event for diary in diaries for ending in diary.endings)
+    assert set(endings) == {"succeeded", "retry_scheduled", "crashed", "released", "snoozed"}

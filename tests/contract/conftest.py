@@ -1,0 +1,89 @@
+"""A fresh store for every test, once on each database."""
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+from holdfast.maintenance.verify import verify
+from holdfast.stores.histories import Histories
+from holdfast.stores.postgres import open_postgres
+from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.sqlite import open_sqlite
+from holdfast.stores.upgrade import upgrade
+from tests.contract.ground import DIALECTS, ByHand, Clock, HostClock, ServerClock
+from tests.servers.postgres import PostgresEndpoint
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "holdfast.db"
+    database = open_sqlite(f"sqlite:///{path}")
+    upgrade(database.engine)
+    database.close()
+    assert [entry.name for entry in path.parent.iterdir()] == ["holdfast.db"], "all of it is in the one file"
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: PostgresEndpoint) -> Iterator[str]:
+    name = f"migrated_{uuid.uuid4().hex}"
+    postgres_server.create_database(name)
+    database = open_postgres(postgres_server.url(name))
+    upgrade(database.engine)
+    database.close()
+    yield name
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(params=DIALECTS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "holdfast.db")
+        yield f"sqlite:///{tmp_path / 'holdfast.db'}"
+        return
+    server: PostgresEndpoint = request.getfixturevalue("postgres_server")
+    name = f"contract_{uuid.uuid4().hex}"
+    server.create_database(name, template=request.getfixturevalue("migrated_template"))
+    yield server.url(name)
+    server.drop_database(name)
+
+
+@pytest.fixture
+def clock(database_url: str) -> Clock:
+    if database_url.startswith("sqlite"):
+        return HostClock()
+    return ServerClock(create_engine(database_url, poolclass=NullPool))
+
+
+@pytest.fixture
+def open_again(database_url: str, clock: Clock) -> Iterator[Callable[[], SqlStore]]:
+    """One more store on the same database, as another process would have it."""
+    opened: list[SqlStore] = []
+
+    def open_store() -> SqlStore:
+        is_sqlite = database_url.startswith("sqlite")
+        database = open_sqlite(database_url, clock=clock.now) if is_sqlite else open_postgres(database_url)
+        opened.append(SqlStore(database))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_again: Callable[[], SqlStore]) -> Iterator[SqlStore]:
+    """Whatever a test did to it, afterwards its log must still prove that every promise was kept."""
+    store = open_again()
+    yield store
+    verdict = verify(Histories(store.database.engine))
+    assert verdict.ok, verdict.violations
+
+
+@pytest.fixture
+def by_hand(database_url: str) -> ByHand:
+    return ByHand(database_url)

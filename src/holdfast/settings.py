@@ -165,7 +165,7 @@ def _redis_url(value: Any, place: str) -> str:
 def _url(value: Any, place: str, schemes: tuple[str, ...], rule: str) -> str:
     # What was given is not repeated: where it is not a URL, nobody can tell which part of it is the password.
     found = re.match(r"([\w+.-]+)://", value) if isinstance(value, str) else None
-    if found is None:
+    if not isinstance(value, str) or found is None:
         raise InvalidInput(place, f"{rule}; this is not a URL")
     if found[1] not in schemes:
         raise InvalidInput(place, f"{rule}, got {found[1]}://")

@@ -235,7 +235,9 @@ json_values = st.recursive(
     | st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=20),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])), inner, max_size=4)
+        | st.dictionaries(
+            st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])), inner, max_size=4
+        )
     ),
     max_leaves=12,
 )

@@ -30,7 +30,9 @@ class Session:
     def settings(self) -> Settings:
         settings = read_settings({"database_url": self.database})
         if re.fullmatch(r"sqlite[^:]*:///?(:memory:.*)?", settings.database_url):
-            raise ConfigurationError("A database in memory ends with this command: name a file, sqlite:///path/to/file.db.")
+            raise ConfigurationError(
+                "A database in memory ends with this command: name a file, sqlite:///path/to/file.db."
+            )
         return settings
 
 
@@ -55,11 +57,11 @@ def opened(settings: Settings, *, create: bool = False, named: bool = False) -> 
 
 
 @contextmanager
-def opened_database(settings: Settings, *, create: bool) -> Iterator[Database]:
+def opened_database(settings: Settings, *, create: bool, named: bool = True) -> Iterator[Database]:
     """The database alone, whatever schema it has."""
     from holdfast.wiring import open_database
 
-    name_store(settings.database_url, True)
+    name_store(settings.database_url, named)
     with _explained():
         database = open_database(settings.database_url, create=create)
         try:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import datetime
 from typing import Any
 
 from holdfast.domain.errors import InvalidInput
 
+_CANONICAL_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 MAX_NAME = 200
 MAX_PRIORITY = 100
 
@@ -43,6 +45,8 @@ def check_moment(value: Any, field: str) -> datetime:
 
 def check_id(value: Any, field: str = "id") -> str:
     """A job id in its canonical form: lower case, with hyphens."""
+    if type(value) is str and _CANONICAL_ID.fullmatch(value):
+        return value
     try:
         return str(uuid.UUID(value if isinstance(value, str) else str(value)))
     except (ValueError, AttributeError):

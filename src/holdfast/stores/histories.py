@@ -16,7 +16,7 @@ forever.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -60,7 +60,7 @@ class Histories:
         self._events = _select_events(time_text(events.c.at)).limit(page_events)
         self._rows = _select_rows(time_text(jobs.c.updated_at))
 
-    def __iter__(self) -> Iterator[History]:
+    def __iter__(self) -> Generator[History, None, None]:
         with self._open() as connection:
             end = _last_id(connection)
         after: str | None = None

@@ -43,9 +43,8 @@ def expired(words: Words, alias: str = "j") -> str:
 def _settle(words: Words, test: str) -> str:
     ends = in_states(TERMINAL, "r.state")
     return f"""
-        WITH r AS MATERIALIZED (SELECT * FROM {words.rows(ROW)}),
-        held AS MATERIALIZED (
-          SELECT j.id FROM holdfast_jobs j JOIN r ON j.id = r.id
+        WITH held AS MATERIALIZED (
+          SELECT r.* FROM {words.rows(ROW)} JOIN holdfast_jobs j ON j.id = r.id
           WHERE j.state = 'running' AND j.lease_token = r.token AND j.attempt = r.attempt {test}
           {words.skip_locked})
         UPDATE holdfast_jobs AS j
@@ -62,8 +61,7 @@ def _settle(words: Words, test: str) -> str:
             last_error = coalesce(r.error, j.last_error),
             lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,
             finished_at = CASE WHEN {ends} OR {_OVERRULED} THEN {words.transition_time} END
-        FROM held JOIN r ON r.id = held.id
-        WHERE j.id = held.id
+        FROM held AS r WHERE j.id = r.id
         RETURNING {words.returning("transition", "state")}"""
 
 

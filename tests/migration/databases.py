@@ -74,6 +74,17 @@ def execute(engine: Engine, *statements: str) -> list[tuple[object, ...]]:
         return [tuple(row) for result in results if result.returns_rows for row in result]
 
 
+def outdate_guards(engine: Engine) -> None:
+    execute(engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
+
+
+def drop_a_trigger(engine: Engine) -> None:
+    if engine.dialect.name == "postgresql":
+        execute(engine, "DROP TRIGGER holdfast_update ON holdfast_events")
+    else:
+        execute(engine, "DROP TRIGGER holdfast_events_update")
+
+
 def contents(engine: Engine) -> Contents:
     """Every table, index, constraint, trigger, function and view, in an order of no meaning."""
     found = _postgres_contents(engine) if engine.dialect.name == "postgresql" else _sqlite_contents(engine)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event, make_url
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.stores.migrations.locking import ADVISORY_KEY
 from holdfast.stores.upgrade import check, current, head, upgrade
-from tests.migration.databases import contents, execute, open_engine, transaction
+from tests.migration.databases import contents, execute, open_engine, outdate_guards, transaction
 from tests.migration.processes import running
 from tests.servers.waiting import wait_until
 
@@ -21,10 +21,6 @@ WAITING = "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = d
 def waiting_sessions(engine: Engine) -> object:
     [(count,)] = execute(engine, f"{WAITING} AND datname = current_database()")
     return count
-
-
-def outdate_guards(engine: Engine) -> None:
-    execute(engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
 
 
 @contextmanager

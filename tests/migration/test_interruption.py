@@ -3,7 +3,7 @@
 from sqlalchemy import Engine
 
 from holdfast.stores.upgrade import check, current, head, upgrade
-from tests.migration.databases import Contents, contents, execute, transaction
+from tests.migration.databases import Contents, contents, drop_a_trigger, execute, outdate_guards, transaction
 from tests.migration.processes import Process, running
 from tests.servers.waiting import wait_until
 
@@ -28,10 +28,8 @@ def test_first_upgrade_killed_at_each_step(engine: Engine, database_url: str) ->
 def test_change_of_guards_killed_at_each_step(engine: Engine, database_url: str) -> None:
     upgrade(engine)
     complete = contents(engine)
-    execute(engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
-    on_table = " ON holdfast_events" if engine.dialect.name == "postgresql" else ""
-    trigger = "holdfast_update" if engine.dialect.name == "postgresql" else "holdfast_events_update"
-    execute(engine, f"DROP TRIGGER {trigger}{on_table}")
+    outdate_guards(engine)
+    drop_a_trigger(engine)
     with running("dying", database_url) as process:
         assert deaths_that_leave(engine, process, before=contents(engine)) > 20
     check(engine)
@@ -40,7 +38,7 @@ def test_change_of_guards_killed_at_each_step(engine: Engine, database_url: str)
 
 def test_killed_from_outside_while_it_waits(postgres_engine: Engine, postgres_database: str) -> None:
     upgrade(postgres_engine)
-    execute(postgres_engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
+    outdate_guards(postgres_engine)
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'holdfast_events'::regclass"
     with running("upgrading", postgres_database) as process, transaction(postgres_engine) as other:
         other.exec_driver_sql("LOCK TABLE holdfast_events IN ACCESS SHARE MODE")

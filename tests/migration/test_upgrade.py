@@ -15,7 +15,7 @@ from holdfast.domain.errors import ConfigurationError, SchemaMismatch, StoreUnav
 from holdfast.stores import guards
 from holdfast.stores import upgrade as upgrade_module
 from holdfast.stores.upgrade import check, current, head, upgrade
-from tests.migration.databases import contents, execute, open_engine
+from tests.migration.databases import contents, drop_a_trigger, execute, open_engine, outdate_guards
 
 
 @contextmanager
@@ -28,10 +28,6 @@ def recorded_statements(engine: Engine) -> Iterator[list[str]]:
     event.listen(engine, "before_cursor_execute", record)
     yield statements
     event.remove(engine, "before_cursor_execute", record)
-
-
-def outdate_guards(engine: Engine) -> None:
-    execute(engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
 
 
 def test_empty_database_goes_to_the_head(engine: Engine) -> None:
@@ -68,9 +64,7 @@ def test_changed_guards_are_installed_again(engine: Engine) -> None:
     upgrade(engine)
     before = contents(engine)
     outdate_guards(engine)
-    on_table = " ON holdfast_events" if engine.dialect.name == "postgresql" else ""
-    trigger = "holdfast_update" if engine.dialect.name == "postgresql" else "holdfast_events_update"
-    execute(engine, f"DROP TRIGGER {trigger}{on_table}")
+    drop_a_trigger(engine)
     assert contents(engine) != before
 
     assert upgrade(engine) == (head(), head())

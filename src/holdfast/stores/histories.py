@@ -58,20 +58,33 @@ class Histories:
         self._snapshot = _sqlite_snapshot if is_sqlite else _postgres_snapshot
         time_text = _sqlite_time if is_sqlite else _postgres_time
         self._events = _select_events(time_text(events.c.at)).limit(page_events)
-        self._rows = _select_rows(time_text(jobs.c.updated_at))
+        self._rows = _select_rows(time_text(jobs.c.updated_at)).limit(page_events)
+        self._last_ids = [_select_last(jobs.c.id), _select_last(events.c.job_id)]
+        if is_sqlite:
+            self._refuse_odd_types()
 
     def __iter__(self) -> Generator[History, None, None]:
         with self._open() as connection:
-            end = _last_id(connection)
+            end = max(filter(None, map(connection.scalar, self._last_ids)), default=None)
         after: str | None = None
         while end is not None and (after is None or after < end):
             with self._open() as connection:
                 page = self._read_page(connection, after, end)
-                if page.is_part_of_one:
-                    yield self._stream(connection, page)
-            if not page.is_part_of_one:
+                if page.is_one_long:
+                    row = page.rows[0] if page.rows else None
+                    yield History(page.last_id, row, self._stream(connection, page.last_id))
+            if not page.is_one_long:
                 yield from _merge(page.rows, page.events)
             after = page.last_id
+
+    def _refuse_odd_types(self) -> None:
+        """SQLite's columns take any type: a text sorts behind all numbers, and a blob behind all texts.
+
+        A reader that goes by the order of values would turn in circles there, or miss what follows.
+        """
+        self._events = self._events.where(func.typeof(events.c.seq) == "integer")
+        columns = (jobs.c.id, events.c.job_id)
+        self._last_ids = [_select_last(column).where(func.typeof(column) == "text") for column in columns]
 
     def _open(self) -> AbstractContextManager[Connection]:
         return self._snapshot(self._engine)
@@ -87,7 +100,7 @@ class Histories:
         if rows or complete:
             last_ids = [row.job_id for row in rows[-1:]] + [event.job_id for event in complete[-1:]]
             return self._limited(_Page(rows, complete, max(last_ids)))
-        return _Page(self._read_rows(connection, [jobs.c.id == cut]), found, cut, is_part_of_one=True)
+        return _Page(self._read_rows(connection, [jobs.c.id == cut]), [], cut, is_one_long=True)
 
     def _limited(self, page: _Page) -> _Page:
         """The page as far as its rows were read."""
@@ -100,18 +113,14 @@ class Histories:
         return list(map(EventFacts._make, connection.execute(self._events.where(*where)).all()))
 
     def _read_rows(self, connection: Connection, where: list[ColumnElement[bool]]) -> list[RowFacts]:
-        rows = self._rows.where(*where).limit(self._page_events)
-        return list(map(RowFacts._make, connection.execute(rows).all()))
+        return list(map(RowFacts._make, connection.execute(self._rows.where(*where)).all()))
 
-    def _stream(self, connection: Connection, page: _Page) -> History:
-        row = page.rows[0] if page.rows else None
-        return History(page.last_id, row, self._continue(connection, page.events))
-
-    def _continue(self, connection: Connection, chunk: list[EventFacts]) -> Iterator[EventFacts]:
-        while chunk:
-            job_id, seq = chunk[-1].job_id, chunk[-1].seq
+    def _stream(self, connection: Connection, job_id: str) -> Iterator[EventFacts]:
+        where = [events.c.job_id == job_id]
+        while chunk := self._read_events(connection, where):
+            where = [events.c.job_id == job_id, events.c.seq > chunk[-1].seq]
             yield from chunk
-            chunk = self._read_events(connection, [events.c.job_id == job_id, events.c.seq > seq])
+            del chunk  # before the next one is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,7 @@ class _Page:
     rows: list[RowFacts]
     events: list[EventFacts]
     last_id: str
-    is_part_of_one: bool = False  # the beginning of a single history that is longer than a page
+    is_one_long: bool = False  # a single history that fills a page; its events are still to be read
 
 
 def _merge(rows: list[RowFacts], found: list[EventFacts]) -> Iterator[History]:
@@ -144,20 +153,16 @@ def _between(job_id: Column[str], after: str | None, end: str) -> list[ColumnEle
     return [job_id <= end] if after is None else [job_id > after, job_id <= end]
 
 
-def _last_id(connection: Connection) -> str | None:
+def _select_last(job_id: Column[str]) -> Select[Any]:
     # Not max(): Postgres has none for UUIDs before version 18.
-    newest = [
-        connection.scalar(select(cast(column, Text)).order_by(column.desc()).limit(1))
-        for column in (jobs.c.id, events.c.job_id)
-    ]
-    return max((job_id for job_id in newest if job_id is not None), default=None)
+    return select(cast(job_id, Text)).order_by(job_id.desc()).limit(1)
 
 
 def _select_events(at: ColumnElement[str]) -> Select[Any]:
-    """In the order of EventFacts. Casts, because a column of SQLite may hold what it should not."""
+    """In the order of EventFacts. The casts make numbers and texts of what else SQLite may hold."""
     return select(
         cast(events.c.job_id, Text),
-        cast(events.c.seq, Integer),
+        events.c.seq,
         at,
         events.c.event,
         events.c.from_state,
@@ -166,7 +171,7 @@ def _select_events(at: ColumnElement[str]) -> Select[Any]:
         events.c.worker,
         events.c.lease,
         # As text: reading JSON in SQL fails on escapes that the database has no character for.
-        case((events.c.event == Event.FAILED, cast(events.c.detail, Text))),
+        case((events.c.event == str(Event.FAILED), cast(events.c.detail, Text))),
     ).order_by(events.c.job_id, events.c.seq)
 
 

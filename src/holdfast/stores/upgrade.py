@@ -97,10 +97,11 @@ def check(engine: Engine) -> None:
         raise SchemaMismatch("The triggers in the database are not those of this Holdfast: run `holdfast db upgrade`.")
 
 
-def upgrade(engine: Engine, *, lock_timeout: float = 5.0, patience: float = 60.0) -> tuple[str | None, str]:
+def upgrade(engine: Engine, *, lock_timeout: float = 0.8, patience: float = 60.0) -> tuple[str | None, str]:
     """Bring the database up to date; the revisions before and after.
 
-    No lock is awaited longer than `lock_timeout` seconds, because everybody who comes later waits behind us.
+    No lock is awaited longer than `lock_timeout` seconds, because everybody who comes later waits behind us: claims
+    stall for less than a second, and we give way before Postgres would suspect a deadlock.
     An upgrade that did not get its locks is tried again, as a whole, until `patience` seconds are spent.
     """
     deadline = time.monotonic() + patience

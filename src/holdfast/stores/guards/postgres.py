@@ -202,6 +202,6 @@ def statements() -> list[str]:
     for name, table, timing, level, function in _TRIGGERS:
         ddl.append(f"DROP TRIGGER IF EXISTS {name} ON {table}")
         ddl.append(f"CREATE TRIGGER {name} {timing} ON {table} {level} EXECUTE FUNCTION {function}()")
-    ddl.append("DROP VIEW IF EXISTS holdfast_attempts")
+    # Replaced in place: grants on the view, and other views over it, stay.
     ddl.append(ATTEMPTS_VIEW.strip())
     return ddl

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from holdfast.domain.errors import ConfigurationError
 from holdfast.stores.types import JobId, Json, Time, new_uuid7, store_now
 
 revision = "0001"
@@ -35,7 +36,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError(
+    raise ConfigurationError(
         "Holdfast never downgrades its tables: restore a backup from before the upgrade, or keep the newer package."
     )
 

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
-from holdfast.domain.job import Attempt, AuditEvent, Claimed, Enqueued, Job, NewJob
+from holdfast.domain.job import (
+    DEFAULT_HEARTBEAT_SECONDS,
+    DEFAULT_LEASE_SECONDS,
+    Attempt,
+    AuditEvent,
+    Claimed,
+    Enqueued,
+    Job,
+    NewJob,
+)
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Report
 from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck
@@ -36,13 +45,27 @@ class WorkStore(Protocol):
         tasks: Sequence[str] | None = None,
     ) -> list[Claimed]: ...
 
-    def claim_job(self, worker: str, job_id: str) -> Claimed | None: ...
+    def claim_job(
+        self,
+        worker: str,
+        job_id: str,
+        *,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
+    ) -> Claimed | None: ...
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]: ...
 
     def settle(self, reports: Sequence[Report]) -> list[Settled]: ...
 
-    def reap(self, holder: str, *, period: float, lease_seconds: float, heartbeat_seconds: float) -> Reaped: ...
+    def reap(
+        self,
+        holder: str,
+        *,
+        period: float = 10.0,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
+    ) -> Reaped: ...
 
 
 class OperatorStore(Protocol):

@@ -27,7 +27,8 @@ _STORES = ("postgres", "postgresql", "postgresql+psycopg", "sqlite", "sqlite+pys
 _REDIS = ("redis", "rediss", "unix")
 _STORE_RULE = "must be postgresql://user@host/database or sqlite:///path/to/file.db"
 # As the database library reads it: a password may contain anything but an @.
-_PORT = re.compile(r"[^:]+://(?:[^:/]*(?::[^@]*)?@)?(?:\[[^/?]+\]|[^/:?]+)?:([^/?]*)")
+_PORT = re.compile(r"[^:]+://(?>[^:/]*(?::[^@]*)?@|)(?:\[[^/?]+\]|[^/:?]+)?:([^/?]*)")
+_SECRET_OPTION = r"([?&][a-z_]*(?:password|token|secret)=)"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -89,10 +90,16 @@ def nearest_project(directory: Path) -> Path | None:
     return next((folder for folder in folders if (folder / "pyproject.toml").is_file()), None)
 
 
+def mask_url(url: str) -> str:
+    """The URL with its passwords replaced, whatever they are made of."""
+    url = re.sub(r"^([^:]*://[^:/@]*):.*@", rf"\1:{SECRET}@", url, flags=re.DOTALL)
+    return re.sub(rf"{_SECRET_OPTION}[^&]*", rf"\1{SECRET}", url, flags=re.IGNORECASE)
+
+
 def mask_secrets(text: str) -> str:
-    """The text with the password of every URL in it replaced."""
+    """A text with the password of every URL in it replaced; a URL ends at a space."""
     text = re.sub(r"(://[^\s/:@]*):\S*@", rf"\1:{SECRET}@", text)
-    return re.sub(r"([?&][a-z_]*(?:password|token|secret)=)[^\s&]*", rf"\1{SECRET}", text, flags=re.IGNORECASE)
+    return re.sub(rf"{_SECRET_OPTION}[^\s&]*", rf"\1{SECRET}", text, flags=re.IGNORECASE)
 
 
 def _from_flags(flags: Mapping[str, Any], name: str) -> _Given | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
-from holdfast.domain.errors import ConfigurationError, NotFound
+from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
 from holdfast.stores import upgrade
 from holdfast.stores.database import Database
 from holdfast.stores.postgres import PostgresDatabase, open_postgres
@@ -39,10 +39,12 @@ def open_database(url: str | Engine, *, create: bool = True) -> Database:
 def open_store(url: str | Engine, *, create: bool = True) -> SqlStore:
     """A store whose schema fits. An embedded SQLite file upgrades itself; Postgres is upgraded by a command."""
     database = open_database(url, create=create)
-    if create and isinstance(database, SqliteDatabase):
-        upgrade.upgrade(database.engine)
-    else:
+    try:
         upgrade.check(database.engine)
+    except SchemaMismatch:
+        if not create or not isinstance(database, SqliteDatabase):
+            raise
+        upgrade.upgrade(database.engine)
     return SqlStore(database)
 
 

@@ -66,6 +66,14 @@ def query(url: str, statement: str) -> Rows:
         return cursor.fetchall() if cursor.description is not None else []
 
 
+def deadlocks(url: str) -> int:
+    """How many the server has resolved in this database; always none on SQLite, which has a single lock."""
+    if is_sqlite(url):
+        return 0
+    [(count,)] = query(url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    return int(count)
+
+
 def assert_verified(url: str) -> None:
     """`holdfast verify` finds nothing, and on SQLite the file itself is sound."""
     with opened(url) as store:

@@ -5,14 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 from holdfast.domain.job import Claimed, NewJob
-from holdfast.domain.lifecycle import ACTIVE
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Snoozed, Succeeded
 from holdfast.domain.retry import RetryPolicy
 from holdfast.stores.sql_store import SqlStore
 from tests.chaos.crew import Crew
 from tests.chaos.databases import assert_verified, opened, query
 from tests.chaos.diary import Diary, Worker, assert_log_agrees
-from tests.servers.waiting import wait_until
 
 JOBS = 2_000
 AT_ONCE = RetryPolicy(kind="fixed", base=0.0, jitter=0.0)
@@ -23,24 +21,12 @@ def drain(number: int, url: str, held: Path) -> Diary:
     chance = random.Random(number)
     with opened(url) as store:
         worker = Worker(store, f"worker-{number}", held)
-        while batch := next_batch(worker, chance):
+        while batch := worker.next_batch(chance.randint(1, 60)):
             chance.shuffle(batch)
             cut = chance.randrange(len(batch) + 1)
             for part in (batch[:cut], batch[cut:]):
                 worker.settle((job, an_outcome(job, chance)) for job in part)
         return worker.diary
-
-
-def next_batch(worker: Worker, chance: random.Random) -> list[Claimed]:
-    """Empty only when every job has ended."""
-    batch: list[Claimed] = []
-
-    def has_work_or_is_done() -> bool:
-        batch.extend(worker.claim(chance.randint(1, 60)))
-        return bool(batch) or not any(state in ACTIVE for state in worker.store.counts())
-
-    wait_until(has_work_or_is_done, what="there is work, or all of it is done")
-    return batch
 
 
 def an_outcome(job: Claimed, chance: random.Random) -> Outcome:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
 
 from holdfast.maintenance.verify import verify
 from holdfast.stores.histories import Histories
@@ -53,20 +52,25 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 
 @pytest.fixture
-def clock(database_url: str) -> Clock:
-    if database_url.startswith("sqlite"):
-        return HostClock()
-    return ServerClock(create_engine(database_url, poolclass=NullPool))
+def running_clock(database_url: str) -> Clock:
+    return HostClock() if database_url.startswith("sqlite") else ServerClock(database_url)
 
 
 @pytest.fixture
-def open_again(database_url: str, clock: Clock) -> Iterator[Callable[[], SqlStore]]:
+def clock(running_clock: Clock) -> Clock:
+    """Held: time passes when the test says so, however slow the machine."""
+    running_clock.hold()
+    return running_clock
+
+
+@pytest.fixture
+def open_again(database_url: str, running_clock: Clock) -> Iterator[Callable[[], SqlStore]]:
     """One more store on the same database, as another process would have it."""
     opened: list[SqlStore] = []
 
     def open_store() -> SqlStore:
         is_sqlite = database_url.startswith("sqlite")
-        database = open_sqlite(database_url, clock=clock.now) if is_sqlite else open_postgres(database_url)
+        database = open_sqlite(database_url, clock=running_clock.now) if is_sqlite else open_postgres(database_url)
         opened.append(SqlStore(database))
         return opened[-1]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pytest
-from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.stores.schema import metadata
@@ -21,45 +21,62 @@ on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 class Clock(Protocol):
-    """The store's clock. It runs on its own; a test moves it instead of sleeping."""
+    """The store's clock. It runs until a test takes hold of it; then it moves when the test moves it, and only then."""
+
+    def hold(self) -> None: ...
 
     def move(self, seconds: float) -> None: ...
 
     def now(self) -> datetime: ...
 
 
+def _this_millisecond() -> datetime:
+    moment = datetime.now(UTC)
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
 class HostClock:
     """Of an SQLite store, which is handed the time of its host."""
 
     def __init__(self) -> None:
-        self._offset = timedelta()
+        self._held: datetime | None = None
+
+    def hold(self) -> None:
+        self._held = _this_millisecond()
 
     def move(self, seconds: float) -> None:
-        self._offset += timedelta(seconds=seconds)
+        assert self._held is not None
+        self._held += timedelta(seconds=seconds)
 
     def now(self) -> datetime:
-        return datetime.now(UTC) + self._offset
+        return self._held or datetime.now(UTC)
 
 
 class ServerClock:
     """Of a Postgres store, whose every time comes from `holdfast_now()`."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._seconds = 0.0
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, poolclass=NullPool)
+        self._held: datetime | None = None
+
+    def hold(self) -> None:
+        self._set(_this_millisecond())
 
     def move(self, seconds: float) -> None:
-        self._seconds += seconds
+        assert self._held is not None
+        self._set(self._held + timedelta(seconds=seconds))
+
+    def now(self) -> datetime:
+        assert self._held is not None
+        return self._held
+
+    def _set(self, moment: datetime) -> None:
+        self._held = moment
         with self._engine.begin() as connection:
             connection.exec_driver_sql(
                 "CREATE OR REPLACE FUNCTION holdfast_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS"
-                f" 'SELECT clock_timestamp() + interval ''{self._seconds} seconds'''"
+                f" $$SELECT timestamptz '{moment.isoformat()}'$$"
             )
-
-    def now(self) -> datetime:
-        with self._engine.connect() as connection:
-            moment: datetime = connection.exec_driver_sql("SELECT holdfast_now()").scalar_one()
-        return moment.astimezone(UTC)
 
 
 class ByHand:
@@ -78,7 +95,8 @@ class ByHand:
 
     def everything(self) -> dict[str, list[str]]:
         """All rows of all tables, as text."""
-        return {name: sorted(map(repr, self(f"SELECT * FROM {name}"))) for name in metadata.tables}
+        with self.engine.begin() as connection:
+            return {name: sorted(map(repr, run(connection, f"SELECT * FROM {name}"))) for name in metadata.tables}
 
     @contextmanager
     def refused(self, saying: str = "holdfast") -> Iterator[None]:

@@ -1,5 +1,7 @@
 """Uniqueness: one active job per task and key. Reuse: a young success instead of a second run."""
 
+from typing import Any
+
 import pytest
 
 from holdfast.domain.job import Enqueued, NewJob
@@ -99,7 +101,7 @@ def test_a_taken_key_leaves_no_trace(store: SqlStore, by_hand: ByHand) -> None:
 # Reuse
 
 
-def reusing(seconds: float, **options: object) -> NewJob:
+def reusing(seconds: float, **options: Any) -> NewJob:
     return new(payload={"a": 1}, reuse_seconds=seconds, **options)
 
 

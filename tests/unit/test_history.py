@@ -1,7 +1,7 @@
 """Every rule of a history: what keeps it, and what breaks it and nothing else."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.domain.history import SENTENCES, HistoryChecker, HistoryRule, RowFacts, Violation
@@ -225,6 +225,10 @@ def test_counters_are_known_again_after_a_requeue() -> None:
     assert broken_rules(life) == ["gap", "counters"]
 
 
+# On a busy machine any single example may take long.
+UNHURRIED = settings(deadline=None)
+
+
 @st.composite
 def lives(draw: st.DrawFn) -> Life:
     """A random walk through the lifecycle."""
@@ -237,11 +241,13 @@ def lives(draw: st.DrawFn) -> Life:
     return life
 
 
+@UNHURRIED
 @given(lives())
 def test_every_walk_through_the_lifecycle_is_legal(life: Life) -> None:
     assert broken_rules(life) == []
 
 
+@UNHURRIED
 @given(lives(), st.data())
 def test_no_event_can_be_lost(life: Life, data: st.DataObject) -> None:
     seq = data.draw(st.integers(1, len(life.events)))
@@ -251,6 +257,7 @@ def test_no_event_can_be_lost(life: Life, data: st.DataObject) -> None:
     assert broken_rules(life) != []
 
 
+@UNHURRIED
 @given(lives(), st.data())
 def test_no_event_can_be_forged(life: Life, data: st.DataObject) -> None:
     forgery: dict[str, object] = data.draw(
@@ -266,12 +273,15 @@ def test_no_event_can_be_forged(life: Life, data: st.DataObject) -> None:
             ]
         )
     )
-    seq = data.draw(st.integers(2 if forgery == {"at": ""} else 1, len(life.events)))
+    # An earlier first event contradicts nothing, unless it is also the last.
+    first = min(2, len(life.events)) if "at" in forgery else 1
+    seq = data.draw(st.integers(first, len(life.events)))
     event_damage(seq, **forgery)(life)
     life.events.sort(key=lambda event: event.seq)
     assert broken_rules(life) != []
 
 
+@UNHURRIED
 @given(lives(), st.sampled_from([name for name in RowFacts._fields if name != "job_id"]))
 def test_no_column_of_the_row_can_be_forged(life: Life, column: str) -> None:
     if life.row is None:

@@ -17,8 +17,8 @@ def age(moment: datetime | None, now: datetime | None = None) -> str | None:
 
 
 def span(seconds: float) -> str:
-    """In the largest unit of which there is at least one; days as far as they go."""
+    """Rounded, in the largest unit of which there is at least one."""
     for size, unit in _UNITS:
         if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
+            return f"{round(seconds / size)} {unit}"
     return f"{seconds * 1000:.0f} ms"

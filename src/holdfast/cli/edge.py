@@ -60,11 +60,11 @@ def _usage(error: typer.TyperException) -> str:
     if not message or context is None:
         return message  # no arguments at all: the help has been printed instead
     if "--database" in message:
-        return f"{message} It goes before the command: holdfast --database URL COMMAND …"
+        return f"{message.rstrip('.')}. It goes before the command: holdfast --database URL COMMAND …"
     return f"{message.rstrip('.')}. See: {context.command_path} --help"
 
 
 def _reader_left() -> int:
     """`holdfast jobs list | head -1`: nobody reads on. Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return DONE
+    return NO

@@ -20,8 +20,9 @@ from holdfast.settings import mask_secrets
 if TYPE_CHECKING:
     from rich.console import Console
 
-UUID_WIDTH = 36
 _PIPED_WIDTH = 10_000
+_LAST_COLUMN = 24  # the width below which a last column is not folded
+_GAP = 2
 
 
 def prepare_streams() -> None:
@@ -56,18 +57,27 @@ def error(text: str) -> None:
         print(f"holdfast: {safe(mask_secrets(text))}", file=sys.stderr)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns without lines. A column headed `id` is never narrower than an id."""
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], indent: int = 0) -> None:
+    """Columns without lines. Only the last one may be folded; on a narrow terminal the lines run over its edge."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for header in headers:
-        is_id = header == "id"
-        grid.add_column(header, min_width=UUID_WIDTH if is_id else None, no_wrap=is_id, overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(_cell(value), style=_STYLES.get(_cell(value), "")) for value in row))
-    console().print(grid)
+    cells = [[_cell(value) for value in row] for row in rows]
+    grid = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
+    for place, header in enumerate(headers):
+        is_last = place == len(headers) - 1
+        grid.add_column(header if place else " " * indent + header, overflow="fold", no_wrap=not is_last)
+    for row in cells:
+        first, *others = (Text(cell, style=_STYLES.get(cell, "")) for cell in row)
+        grid.add_row(Text(" " * indent).append_text(first), *others)
+    console(least_width=indent + _least_width([list(headers), *cells])).print(grid)
+
+
+def _least_width(rows: list[list[str]]) -> int:
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return sum(width + _GAP for width in widths[:-1]) + min(widths[-1], _LAST_COLUMN)
 
 
 def facts(pairs: Sequence[tuple[str, object]]) -> None:
@@ -75,7 +85,7 @@ def facts(pairs: Sequence[tuple[str, object]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, _GAP, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in pairs:
@@ -84,11 +94,13 @@ def facts(pairs: Sequence[tuple[str, object]]) -> None:
     console().print(grid)
 
 
-def console(stderr: bool = False) -> Console:
+def console(stderr: bool = False, least_width: int = 0) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else _PIPED_WIDTH)
+    found = Console(file=stream)
+    found.width = max(found.width, least_width) if stream.isatty() else _PIPED_WIDTH
+    return found
 
 
 def safe(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
-from holdfast.settings import Settings, mask_secrets, read_settings
+from holdfast.settings import Settings, mask_url, read_settings
 
 if TYPE_CHECKING:
     from holdfast.stores.database import Database
@@ -73,15 +74,29 @@ def opened_database(settings: Settings, *, create: bool, named: bool = True) -> 
 def name_store(url: str, named: bool) -> None:
     """People are told which store they are looking at; programs know."""
     if named or sys.stderr.isatty():
-        output.remark(f"store: {mask_secrets(url)}")
+        output.remark(f"store: {mask_url(url)}")
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """The verbs say in words what an operator can cause. This is for the rest, a file that is no database say."""
+    """The verbs say in words what an operator is likely to cause. This is for the rest, a damaged file say."""
+    import psycopg
     from sqlalchemy.exc import DBAPIError
 
+    # A statement that is wrong in itself keeps its traceback.
+    our_faults = (
+        psycopg.IntegrityError,
+        psycopg.ProgrammingError,
+        sqlite3.IntegrityError,
+        sqlite3.ProgrammingError,
+    )
     try:
         yield
-    except DBAPIError as error:
-        raise StoreUnavailable(f"The database failed: {str(error.orig).partition(chr(10))[0]}") from error
+    except (DBAPIError, psycopg.DatabaseError, sqlite3.DatabaseError) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        said = str(cause).strip().partition("\n")[0]
+        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+            raise ConfigurationError(f"The database refused ({said}): connect as a role with more rights.") from error
+        if isinstance(cause, our_faults):
+            raise
+        raise StoreUnavailable(f"The database failed: {said}") from error

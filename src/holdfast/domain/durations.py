@@ -32,7 +32,7 @@ def _parse(value: float | str | timedelta, field: str) -> float:
     if isinstance(value, bool):
         raise InvalidInput(field, f"{_RULE}, got {value!r}")
     if isinstance(value, int | float):
-        return float(value)
+        return float(value) if abs(value) <= LONGEST_SECONDS or value != value else math.copysign(math.inf, value)
     if isinstance(value, str):
         return _parse_text(value, field)
     raise InvalidInput(field, f"{_RULE}, got {type(value).__name__}")

@@ -14,6 +14,7 @@ from holdfast.domain.retry import RetryPolicy
 
 DEFAULT_QUEUE = "default"
 DEFAULT_LEASE_SECONDS = 60.0
+DEFAULT_HEARTBEAT_SECONDS = 20.0
 MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_BUDGET = 10_000
 

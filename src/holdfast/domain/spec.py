@@ -21,6 +21,7 @@ import rfc8785
 from holdfast.domain.errors import InvalidInput
 
 MAX_DEPTH = 64
+MAX_INTEGER_BITS = 14_000  # about 4,200 digits; Python itself reads no more than 4,300
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
@@ -38,14 +39,17 @@ def encode_json(value: Any) -> str:
 
 def canonical_json(value: Any, field: str = "value") -> bytes:
     """RFC 8785 with integers of any size."""
-    if check_json(value, field):
-        return _encode_sorted(value).encode()
-    return _canonical(value).encode()
+    return _canonical_text(value, is_plain=check_json(value, field)).encode()
 
 
-def spec_hash(task: str, version: str | int | None, payload: dict[str, Any]) -> str:
+def spec_hash(task: str, version: str | None, payload: dict[str, Any]) -> str:
+    is_plain = check_json(payload, "payload")
     spec = {"payload": payload, "task": task, "version": version}
-    return hashlib.sha256(canonical_json(spec, "payload")).hexdigest()
+    return hashlib.sha256(_canonical_text(spec, is_plain=is_plain).encode()).hexdigest()
+
+
+def _canonical_text(value: Any, *, is_plain: bool) -> str:
+    return _encode_sorted(value) if is_plain else _canonical(value)
 
 
 def _walk(value: Any, field: str, depth: int) -> bool:
@@ -53,7 +57,11 @@ def _walk(value: Any, field: str, depth: int) -> bool:
     if kind is str:
         _check_text(value, field)
         return True
-    if kind is int or kind is bool or value is None:
+    if kind is int:
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise InvalidInput(field, "is an integer of thousands of digits, which JSON parsers refuse")
+        return True
+    if kind is bool or value is None:
         return True
     if kind is float:
         if not math.isfinite(value):

@@ -65,7 +65,8 @@ class Histories:
 
     def __iter__(self) -> Generator[History, None, None]:
         with self._open() as connection:
-            end = max(filter(None, map(connection.scalar, self._last_ids)), default=None)
+            last_ids = [connection.scalar(last_id) for last_id in self._last_ids]
+        end = max((last_id for last_id in last_ids if last_id is not None), default=None)
         after: str | None = None
         while end is not None and (after is None or after < end):
             with self._open() as connection:

@@ -27,7 +27,7 @@ from sqlalchemy import (
     true,
 )
 
-from holdfast.domain.lifecycle import ACTIVE, CLAIMABLE, State
+from holdfast.domain.lifecycle import ACTIVE, CLAIMABLE, TERMINAL, State
 from holdfast.stores.types import JobId, Json, Time, new_uuid7, store_now
 
 metadata = MetaData()
@@ -84,9 +84,11 @@ jobs = Table(
     Column("finished_at", Time),
     CheckConstraint(in_states(tuple(State)), name="holdfast_jobs_state"),
     CheckConstraint(
-        "(state = 'running') = (lease_token IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)",
+        "(state = 'running') = (lease_token IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)"
+        " AND (state = 'running') = (lease_owner IS NOT NULL)",
         name="holdfast_jobs_running_has_lease",
     ),
+    CheckConstraint(f"({in_states(TERMINAL)}) = (finished_at IS NOT NULL)", name="holdfast_jobs_finished"),
     CheckConstraint("priority BETWEEN -100 AND 100", name="holdfast_jobs_priority"),
     CheckConstraint("task <> '' AND queue <> ''", name="holdfast_jobs_names"),
     CheckConstraint("max_attempts >= 1 AND max_crashes >= 1 AND lease_seconds > 0", name="holdfast_jobs_budgets"),
@@ -128,6 +130,8 @@ Index(
 Index(
     "holdfast_jobs_source_ready",
     jobs.c.source,
+    jobs.c.queue,
+    jobs.c.run_after,
     postgresql_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
     sqlite_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
 )

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
-from holdfast.domain.job import Attempt, AuditEvent, Claimed, Enqueued, Job, NewJob
+from holdfast.domain.job import (
+    DEFAULT_HEARTBEAT_SECONDS,
+    DEFAULT_LEASE_SECONDS,
+    Attempt,
+    AuditEvent,
+    Claimed,
+    Enqueued,
+    Job,
+    NewJob,
+)
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import check_name
 from holdfast.domain.outcome import Report
@@ -57,8 +66,15 @@ class SqlStore:
     ) -> list[Claimed]:
         return self._claiming.claim(worker, limit, queues, tasks)
 
-    def claim_job(self, worker: str, job_id: str) -> Claimed | None:
-        return claim_job(self.database, worker, job_id)
+    def claim_job(
+        self,
+        worker: str,
+        job_id: str,
+        *,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
+    ) -> Claimed | None:
+        return claim_job(self.database, worker, job_id, lease_seconds - heartbeat_seconds)
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]:
         return beating.heartbeat(self.database, beats)
@@ -67,7 +83,12 @@ class SqlStore:
         return settling.settle_reports(self.database, reports)
 
     def reap(
-        self, holder: str, *, period: float = 10.0, lease_seconds: float = 60.0, heartbeat_seconds: float = 20.0
+        self,
+        holder: str,
+        *,
+        period: float = 10.0,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
     ) -> Reaped:
         check_name(holder, "holder")
         return reaping.reap(self.database, holder, period, lease_seconds, heartbeat_seconds)

@@ -6,6 +6,10 @@ from collections import defaultdict
 
 from holdfast.domain.lifecycle import MANUAL_EVENTS, MOVES, TERMINAL, Charge, Event, State
 
+_SAME_LEASE = (
+    "coalesce(NEW.lease_token, '') = coalesce(OLD.lease_token, '')"
+    " AND coalesce(NEW.lease_owner, '') = coalesce(OLD.lease_owner, '')"
+)
 _UNCHARGED = "NEW.attempt = OLD.attempt AND NEW.failures = OLD.failures AND NEW.crashes = OLD.crashes"
 _CHARGES = {
     Charge.NOTHING: _UNCHARGED,
@@ -32,14 +36,17 @@ def _arrow_conditions() -> str:
             arms[move.event, move.target, move.charge].append(move.source)
     by_event: dict[Event, list[str]] = defaultdict(list)
     for (event, target, charge), sources in arms.items():
-        by_event[event].append(f"(OLD.state IN ({quoted(*sources)}) AND NEW.state = '{target}' AND {_CHARGES[charge]})")
+        kept = f" AND {_SAME_LEASE}" if target in sources else ""
+        by_event[event].append(
+            f"(OLD.state IN ({quoted(*sources)}) AND NEW.state = '{target}' AND {_CHARGES[charge]}{kept})"
+        )
     return "\n".join(f"    WHEN '{event}' THEN {' OR '.join(conditions)}" for event, conditions in by_event.items())
 
 
 # Nothing that the audit log accounts for may change without a transition.
 UNCHANGED = (
     f"NEW.seq = OLD.seq AND NEW.state = OLD.state AND NEW.transition = OLD.transition AND {_UNCHARGED}"
-    " AND coalesce(NEW.lease_token, '') = coalesce(OLD.lease_token, '') AND NEW.updated_at = OLD.updated_at"
+    f" AND NEW.updated_at = OLD.updated_at AND {_SAME_LEASE}"
 )
 LEGAL_MOVE = (
     "NEW.seq = OLD.seq + 1 AND NEW.updated_at >= OLD.updated_at AND CASE NEW.transition\n"

@@ -66,8 +66,9 @@ def _triggers() -> dict[str, str]:
   END""",
         "holdfast_guard_insert": f"""
   BEFORE INSERT ON holdfast_jobs
-  WHEN NOT ({rules.FRESH_ROW} AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') BEGIN
-    {_refusal("a job is inserted as pending, with a JSON object as payload")}
+  WHEN NOT ({rules.FRESH_ROW} AND typeof(NEW.id) = 'text' AND length(NEW.id) = 36 AND NEW.id = lower(NEW.id)
+            AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') BEGIN
+    {_refusal("a job is inserted as pending, with a UUID as id and a JSON object as payload")}
   END""",
         "holdfast_guard_delete": f"""
   BEFORE DELETE ON holdfast_jobs WHEN NOT ({rules.IS_TERMINAL}) BEGIN

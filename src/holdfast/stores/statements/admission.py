@@ -21,10 +21,13 @@ def _any_limits(_words: Words) -> str:
 def _elapsed(words: Words) -> str:
     if words.postgres:
         return f"CAST(extract(epoch FROM {words.fixed_now} - s.bucket_at) AS float8)"
-    return "((julianday(:now) - julianday(s.bucket_at)) * 86400.0)"
+    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves.
+    whole = "strftime('%s', :now) - strftime('%s', s.bucket_at)"
+    return f"({whole} + (substr(:now, 21, 6) - substr(s.bucket_at, 21, 6)) / 1000000.0)"
 
 
-def _lock_sources(words: Words) -> str:
+def _lock_sources(words: Words, waiting: str) -> str:
+    """Only what this claim could use: a source locked for nothing is one that another claim has to pass over."""
     lock = "FOR NO KEY UPDATE OF s SKIP LOCKED" if words.postgres else ""
     return f"""
         SELECT s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level, {_elapsed(words)},
@@ -33,20 +36,30 @@ def _lock_sources(words: Words) -> str:
         WHERE s.enabled AND (s.paused_until IS NULL OR s.paused_until <= {words.fixed_now})
           AND (s.max_concurrent IS NULL OR s.max_concurrent > 0)
           AND EXISTS (SELECT 1 FROM holdfast_jobs j WHERE j.source = s.name AND j.source IS NOT NULL
-                      AND {in_states(CLAIMABLE, "j.state")})
+                      AND {in_states(CLAIMABLE, "j.state")} {waiting})
         ORDER BY s.name {lock}"""
 
 
-def _lock_queues(words: Words) -> str:
+def _lock_queues(words: Words, which: str) -> str:
     lock = "FOR NO KEY UPDATE OF q SKIP LOCKED" if words.postgres else ""
     return f"""
         SELECT q.name, q.max_running FROM holdfast_queues q
-        WHERE q.max_running > 0 AND q.paused_at IS NULL
+        WHERE q.max_running > 0 AND q.paused_at IS NULL {which}
         ORDER BY q.name {lock}"""
 
 
-def _names(words: Words) -> str:
-    return "json_array_elements_text(CAST(:names AS json))" if words.postgres else "json_each(:names)"
+def _names(words: Words, parameter: str = "names") -> str:
+    return f"json_array_elements_text(CAST(:{parameter} AS json))" if words.postgres else f"json_each(:{parameter})"
+
+
+def _due_in_queues(words: Words) -> str:
+    names = f"SELECT value FROM {_names(words, 'queues')}"
+    some = f"= ANY (ARRAY({names}))" if words.postgres else f"IN ({names})"
+    return f"AND j.queue {some} AND j.run_after <= {words.fixed_now}"
+
+
+def _among_queues(words: Words) -> str:
+    return f"AND q.name IN (SELECT value FROM {_names(words, 'queues')})"
 
 
 def _running_by_source(words: Words) -> str:
@@ -71,8 +84,10 @@ def _spend(words: Words) -> str:
 
 
 ANY_LIMITS = Statement("admission.any_limits", _any_limits)
-LOCK_SOURCES = Statement("admission.lock_sources", _lock_sources)
-LOCK_QUEUES = Statement("admission.lock_queues", _lock_queues)
+LOCK_SOURCES = Statement("admission.lock_sources", lambda words: _lock_sources(words, _due_in_queues(words)))
+LOCK_ALL_SOURCES = Statement("admission.lock_all_sources", lambda words: _lock_sources(words, ""))
+LOCK_QUEUES = Statement("admission.lock_queues", lambda words: _lock_queues(words, _among_queues(words)))
+LOCK_ALL_QUEUES = Statement("admission.lock_all_queues", lambda words: _lock_queues(words, ""))
 RUNNING_BY_SOURCE = Statement("admission.running_by_source", _running_by_source)
 RUNNING_BY_QUEUE = Statement("admission.running_by_queue", _running_by_queue)
 SPEND = Statement("admission.spend", _spend)

@@ -70,18 +70,21 @@ _ALL_QUEUES = f"""
           ) SELECT name FROM seen) seen"""
 
 _QUEUE = "(SELECT names FROM open_queues)[level.place]"
+# unnest, and not generate_series: the planner takes the latter for a thousand rows, and a statement that it takes to
+# be that expensive is compiled (JIT) at every execution, for a hundred times the time that it takes to run.
 _FURTHER_QUEUE = f"""
-          SELECT CAST(place AS integer), top.priority
-          FROM generate_series({{start}}, cardinality((SELECT names FROM open_queues))) place CROSS JOIN LATERAL (
-            SELECT j.priority FROM holdfast_jobs j WHERE {_READY} AND j.queue = (SELECT names FROM open_queues)[place]
+          SELECT CAST(further.place AS integer) + {{start}} - 1, top.priority
+          FROM unnest((SELECT names FROM open_queues)[{{start}}:]) WITH ORDINALITY AS further (name, place)
+          CROSS JOIN LATERAL (
+            SELECT j.priority FROM holdfast_jobs j WHERE {_READY} AND j.queue = further.name
             ORDER BY j.priority DESC LIMIT 1) top
-          ORDER BY place LIMIT 1"""
+          ORDER BY further.place LIMIT 1"""
 
 
-def _walk(queues: str, queue_admits: str) -> str:
+def _walk(queues: str, queue_admits: str, admitted: str = "") -> str:
     """CTEs: the queues that are open, and their priorities from the top, one after the other."""
     return f"""
-        WITH RECURSIVE open_queues AS MATERIALIZED (
+        WITH RECURSIVE {admitted} open_queues AS MATERIALIZED (
           SELECT coalesce(array_agg(w.name ORDER BY w.place), '{{}}') AS names
           FROM ({queues}) w LEFT JOIN holdfast_queues q ON q.name = w.name
           WHERE q.paused_at IS NULL AND {queue_admits}),
@@ -97,27 +100,27 @@ def _walk(queues: str, queue_admits: str) -> str:
             LIMIT 1) further)"""
 
 
-def _heads(lane_admits: str, lane_limit: str) -> str:
-    """The due rows of one level, merged over its lanes."""
+def _due(lane_admits: str, lane_limit: str) -> str:
+    """The due rows of one level: the head of each of its lanes that may be taken."""
     here = f"{_READY} AND j.queue = {_QUEUE} AND j.priority = level.priority"
     return f"""
-            SELECT ready.tid, lane.source, {_QUEUE} AS queue FROM (
-              WITH RECURSIVE lane (task, source) AS (
-                (SELECT j.task, {_LANE} FROM holdfast_jobs j WHERE {here} ORDER BY j.task, {_LANE} LIMIT 1)
-                UNION ALL
-                SELECT further.task, further.source FROM lane CROSS JOIN LATERAL (
-                  SELECT j.task, {_LANE} AS source FROM holdfast_jobs j
-                  WHERE {here} AND (j.task, {_LANE}) > (lane.task, lane.source)
-                  ORDER BY j.task, {_LANE} LIMIT 1) further
-              ) SELECT task, source FROM lane) lane
-            CROSS JOIN LATERAL (
-              SELECT j.ctid AS tid, j.run_after, j.id FROM holdfast_jobs j
-              WHERE {here} AND j.task = lane.task AND {_LANE} = lane.source AND j.run_after <= (SELECT holdfast_now())
-              ORDER BY j.run_after, j.id LIMIT {lane_limit}) ready
-            WHERE (CAST(:tasks AS json) IS NULL
-                   OR lane.task IN (SELECT value FROM json_array_elements_text(CAST(:tasks AS json))))
-              AND {lane_admits}
-            ORDER BY ready.run_after, ready.id LIMIT :window"""
+              SELECT ready.tid, ready.run_after, ready.id, lane.source FROM (
+                WITH RECURSIVE lane (task, source) AS (
+                  (SELECT j.task, {_LANE} FROM holdfast_jobs j WHERE {here} ORDER BY j.task, {_LANE} LIMIT 1)
+                  UNION ALL
+                  SELECT further.task, further.source FROM lane CROSS JOIN LATERAL (
+                    SELECT j.task, {_LANE} AS source FROM holdfast_jobs j
+                    WHERE {here} AND (j.task, {_LANE}) > (lane.task, lane.source)
+                    ORDER BY j.task, {_LANE} LIMIT 1) further
+                ) SELECT task, source FROM lane) lane
+              CROSS JOIN LATERAL (
+                SELECT j.ctid AS tid, j.run_after, j.id FROM holdfast_jobs j
+                WHERE {here} AND j.task = lane.task AND {_LANE} = lane.source
+                  AND j.run_after <= (SELECT holdfast_now())
+                ORDER BY j.run_after, j.id LIMIT {lane_limit}) ready
+              WHERE (CAST(:tasks AS json) IS NULL
+                     OR lane.task IN (SELECT value FROM json_array_elements_text(CAST(:tasks AS json))))
+                AND {lane_admits}"""
 
 
 _LOCK = f"""
@@ -134,37 +137,45 @@ def _claim(words: Words, walk: str, candidates: str) -> str:
 
 
 def _ungoverned(words: Words, queues: str) -> str:
-    heads = _heads("NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)", ":window")
-    walk = _walk(queues, "q.max_running IS NULL")
-    return _claim(words, walk, f"level CROSS JOIN LATERAL ({heads}) ready")
+    due = _due("NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)", ":window")
+    candidates = f"level CROSS JOIN LATERAL ({due} ORDER BY ready.run_after, ready.id LIMIT :window) ready"
+    return _claim(words, _walk(queues, "q.max_running IS NULL"), candidates)
 
 
-# A limit is shared by all lanes of its source or queue, hence the second, exact count over the merged candidates.
-_GOVERNED_CANDIDATES = """(
+def _allowance(table: str, name: str) -> str:
+    return f"(SELECT o.allowance FROM {table} o WHERE o.name = {name})"
+
+
+def _within_level() -> str:
+    """A level's rows, no more of a source or queue than it admits: what it may not have, others may."""
+    lane_admits = """(NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)
+                     OR EXISTS (SELECT FROM open_sources o WHERE o.name = lane.source))"""
+    due = _due(lane_admits, f"least(:window, {_allowance('open_sources', 'lane.source')})")
+    return f"""
+            SELECT numbered.tid, numbered.source, {_QUEUE} AS queue FROM (
+              SELECT due.*, row_number() OVER (PARTITION BY source ORDER BY run_after, id) AS nth
+              FROM ({due}) due) numbered
+            WHERE coalesce(nth <= {_allowance("open_sources", "numbered.source")}, true)
+            ORDER BY numbered.run_after, numbered.id
+            LIMIT least(:window, {_allowance("limited_queues", _QUEUE)})"""
+
+
+def _governed(words: Words, queues: str) -> str:
+    # A limit is shared by all levels of its source or queue, hence the second, exact count over the candidates.
+    candidates = f"""(
             SELECT ranked.tid FROM (
               SELECT numbered.*, row_number() OVER (PARTITION BY source ORDER BY position) AS in_source,
                      row_number() OVER (PARTITION BY queue ORDER BY position) AS in_queue
               FROM (SELECT ready.*, row_number() OVER () AS position
-                    FROM level CROSS JOIN LATERAL ({heads}) ready LIMIT :window) numbered) ranked
-            WHERE coalesce(in_source <= (SELECT o.allowance FROM open_sources o WHERE o.name = ranked.source), true)
-              AND coalesce(in_queue <= (SELECT o.allowance FROM limited_queues o WHERE o.name = ranked.queue), true)
+                    FROM level CROSS JOIN LATERAL ({_within_level()}) ready LIMIT :window) numbered) ranked
+            WHERE coalesce(in_source <= {_allowance("open_sources", "ranked.source")}, true)
+              AND coalesce(in_queue <= {_allowance("limited_queues", "ranked.queue")}, true)
             ORDER BY ranked.position) ready"""
-
-
-def _governed(words: Words, queues: str) -> str:
-    lane_admits = """(NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)
-                   OR EXISTS (SELECT FROM open_sources o WHERE o.name = lane.source))"""
-    lane_limit = "least(:window, (SELECT allowance FROM open_sources o WHERE o.name = lane.source))"
     allowances = {"name": "text", "allowance": "integer"}
-    walk = _walk(queues, "(q.max_running IS NULL OR q.name IN (SELECT name FROM limited_queues))")
-    walk = walk.replace(
-        "WITH RECURSIVE ",
-        "WITH RECURSIVE "
-        f"open_sources AS MATERIALIZED (SELECT * FROM {words.rows(allowances, 'o', 'sources')}), "
-        f"limited_queues AS MATERIALIZED (SELECT * FROM {words.rows(allowances, 'o', 'limited')}), ",
-        1,
-    )
-    return _claim(words, walk, _GOVERNED_CANDIDATES.format(heads=_heads(lane_admits, lane_limit)))
+    admitted = f"""open_sources AS MATERIALIZED (SELECT * FROM {words.rows(allowances, "o", "sources")}),
+        limited_queues AS MATERIALIZED (SELECT * FROM {words.rows(allowances, "o", "limited")}),"""
+    walk = _walk(queues, "(q.max_running IS NULL OR q.name IN (SELECT name FROM limited_queues))", admitted)
+    return _claim(words, walk, candidates)
 
 
 CLAIM = Statement("claim", lambda words: _ungoverned(words, _GIVEN_QUEUES))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from holdfast.stores.statements.words import Statement, Words
 
 
@@ -42,6 +44,7 @@ def _create_source(words: Words) -> str:
         VALUES (:name, {words.now}, {words.now}, {words.now}) ON CONFLICT (name) DO NOTHING"""
 
 
+@cache
 def change_source(names: tuple[str, ...]) -> Statement:
     """An update of just these limits; a bucket whose burst shrank is capped by the reading side."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.lifecycle import CLAIMABLE
@@ -27,6 +28,7 @@ def _job(words: Words) -> str:
     return f"SELECT {_columns(words, JOB_COLUMNS, 'j')} FROM holdfast_jobs j WHERE j.id = {_id(words)}"
 
 
+@cache
 def list_jobs(filters: tuple[str, ...]) -> Statement:
     """Newest first, continued before the id `after`. `filters` is a subset of the keys below."""
 

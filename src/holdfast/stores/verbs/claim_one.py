@@ -12,7 +12,7 @@ from holdfast.domain import digests
 from holdfast.domain.job import Claimed
 from holdfast.domain.names import check_id, check_name
 from holdfast.stores import rows
-from holdfast.stores.database import CursorTransaction, Database
+from holdfast.stores.database import Database, Row
 from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.verbs.claiming import Admission, claim_rows, read_admission, spend
 from holdfast.stores.verbs.reaping import reap_one
@@ -29,14 +29,17 @@ def _limits_of(words: Words) -> str:
 LIMITS_OF = Statement("claim_one.limits_of", _limits_of)
 
 
-def claim_job(database: Database, worker: str, job_id: str) -> Claimed | None:
+def claim_job(database: Database, worker: str, job_id: str, gap: float) -> Claimed | None:
     """The job under a fresh lease; None when it is not claimable now (held, not due, finished, not admitted)."""
     check_name(worker, "worker")
     job_id = check_id(job_id, "job_id")
     with database.transaction() as transaction:
-        reap_one(transaction, job_id)
-        admitted = read_admission(transaction)
-        if not _admits(transaction, job_id, admitted):
+        reap_one(transaction, job_id, gap)
+        limits = transaction.rows(LIMITS_OF, {"id": job_id})
+        if not limits:
+            return None
+        admitted = read_admission(transaction, [limits[0][1]])
+        if not _admits(limits[0], admitted):
             return None
         secret = os.urandom(32)
         found = claim_rows(transaction, worker, [job_id], secret)
@@ -44,11 +47,8 @@ def claim_job(database: Database, worker: str, job_id: str) -> Claimed | None:
     return rows.claimed(found[0], database.dialect, digests.lease_token(secret, job_id)) if found else None
 
 
-def _admits(transaction: CursorTransaction, job_id: str, admitted: Admission) -> bool:
-    found = transaction.rows(LIMITS_OF, {"id": job_id})
-    if not found:
-        return False
-    source, queue, source_limited, queue_limited = found[0]
+def _admits(limits: Row, admitted: Admission) -> bool:
+    source, queue, source_limited, queue_limited = limits
     if source_limited and admitted.allowances.get(source, 0) == 0:
         return False
     return not queue_limited or admitted.queues.get(queue, 0) > 0

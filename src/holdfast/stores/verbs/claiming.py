@@ -66,7 +66,7 @@ class Claiming:
             return []
         if self._limits() or self._database.dialect != POSTGRES:
             with self._database.transaction() as transaction:
-                return _claim_governed(transaction, wanted, read_admission(transaction))
+                return _claim_governed(transaction, wanted, read_admission(transaction, wanted.queues))
         return self._claim_ungoverned(wanted)
 
     def _claim_ungoverned(self, wanted: Wanted) -> list[Claimed]:
@@ -97,10 +97,10 @@ class Claiming:
         return self._limits_exist
 
 
-def read_admission(transaction: CursorTransaction) -> Admission:
-    """Lock what is limited and has work waiting; then count what runs, on a fresh snapshot."""
-    limited = {row[0]: row[1] for row in transaction.rows(admission.LOCK_QUEUES)}
-    sources = {row[0]: SourceStanding(*row) for row in transaction.rows(admission.LOCK_SOURCES)}
+def read_admission(transaction: CursorTransaction, queues: Sequence[str] | None) -> Admission:
+    """Lock what is limited and has work waiting in these queues; then count what runs, on a fresh snapshot."""
+    limited = {row[0]: row[1] for row in _locked(transaction, _QUEUE_LOCKS, queues)}
+    sources = {row[0]: SourceStanding(*row) for row in _locked(transaction, _SOURCE_LOCKS, queues)}
     by_queue = _counts(transaction, admission.RUNNING_BY_QUEUE, list(limited))
     by_source = _counts(transaction, admission.RUNNING_BY_SOURCE, list(sources))
     return Admission(
@@ -108,6 +108,17 @@ def read_admission(transaction: CursorTransaction) -> Admission:
         allowances={name: source.allowance(by_source.get(name, 0)) for name, source in sources.items()},
         queues={name: max(0, most - by_queue.get(name, 0)) for name, most in limited.items()},
     )
+
+
+_QUEUE_LOCKS = (admission.LOCK_QUEUES, admission.LOCK_ALL_QUEUES)
+_SOURCE_LOCKS = (admission.LOCK_SOURCES, admission.LOCK_ALL_SOURCES)
+
+
+def _locked(
+    transaction: CursorTransaction, statements: tuple[Statement, Statement], queues: Sequence[str] | None
+) -> list[Row]:
+    some, every = statements
+    return transaction.rows(every) if queues is None else transaction.rows(some, {"queues": json.dumps(queues)})
 
 
 def _counts(transaction: CursorTransaction, statement: Statement, names: list[str]) -> dict[str, int]:
@@ -132,7 +143,7 @@ def _claim_governed_postgres(
     transaction: CursorTransaction, wanted: Wanted, admitted: Admission, secret: bytes
 ) -> list[Row]:
     statement = sql.CLAIM_GOVERNED if wanted.queues is not None else sql.CLAIM_GOVERNED_ALL_QUEUES
-    parameters = _parameters(wanted, secret, wanted.limit * 2 + 64)
+    parameters = _parameters(wanted, secret, wanted.limit * 2 + 256)
     parameters["sources"] = _allowances({n: a for n, a in admitted.allowances.items() if a is None or a > 0})
     parameters["limited"] = _allowances({n: a for n, a in admitted.queues.items() if a > 0})
     return transaction.rows(statement, parameters)

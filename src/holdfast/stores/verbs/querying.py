@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import InvalidInput, NotFound
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import check_id, check_integer, check_name
@@ -38,7 +38,7 @@ def jobs(
 ) -> Page[Job]:
     check_integer(limit, "limit", 1, MAX_PAGE)
     wanted: dict[str, Any] = {
-        "states": json.dumps([State(state) for state in states]) if states else None,
+        "states": json.dumps([_known_state(state) for state in states]) if states else None,
         "queue": None if queue is None else check_name(queue, "queue"),
         "task": None if task is None else check_name(task, "task"),
         "after": None if after is None else check_id(after, "after"),
@@ -96,6 +96,13 @@ def stuck(database: Database, limit: int) -> list[Stuck]:
 def counts(database: Database) -> dict[str, int]:
     with database.reading() as transaction:
         return {state: int(count) for state, count in transaction.rows(queries.COUNTS)}
+
+
+def _known_state(state: str) -> State:
+    try:
+        return State(state)
+    except ValueError:
+        raise InvalidInput("states", f"must be among {', '.join(State)}, got {state!r}") from None
 
 
 def source_view(row: Row) -> SourceView:

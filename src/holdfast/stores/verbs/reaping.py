@@ -52,9 +52,12 @@ def _expired_pages(database: Database) -> Iterator[list[Row]]:
         job_id, queue = page[-1][0], page[-1][1]
 
 
-def reap_one(transaction: CursorTransaction, job_id: str) -> list[Settled]:
+def reap_one(transaction: CursorTransaction, job_id: str, gap: float) -> list[Settled]:
     """The same for one job, as the first half of claiming it by id."""
-    return apply(transaction, transaction.rows(sql.EXPIRED_ONE, {"id": job_id}))
+    expired = transaction.rows(sql.EXPIRED_ONE, {"id": job_id})
+    if expired:
+        transaction.run(sql.NOTE_OUTAGE, {"gap": gap})
+    return apply(transaction, expired)
 
 
 def apply(transaction: Transaction, expired: Sequence[Row]) -> list[Settled]:

@@ -87,8 +87,13 @@ def create_jobs() -> None:
             name="holdfast_jobs_state",
         ),
         sa.CheckConstraint(
-            "(state = 'running') = (lease_token IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)",
+            "(state = 'running') = (lease_token IS NOT NULL) AND (state = 'running') = (lease_expires_at IS NOT NULL)"
+            " AND (state = 'running') = (lease_owner IS NOT NULL)",
             name="holdfast_jobs_running_has_lease",
+        ),
+        sa.CheckConstraint(
+            "(state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)",
+            name="holdfast_jobs_finished",
         ),
         sa.CheckConstraint("priority BETWEEN -100 AND 100", name="holdfast_jobs_priority"),
         sa.CheckConstraint("task <> '' AND queue <> ''", name="holdfast_jobs_names"),
@@ -117,7 +122,13 @@ def create_job_indexes() -> None:
     )
     create_job_index("running", "queue", "id", where="state = 'running'")
     create_job_index("source_running", "source", where="state = 'running' AND source IS NOT NULL")
-    create_job_index("source_ready", "source", where="source IS NOT NULL AND state IN ('pending', 'retryable')")
+    create_job_index(
+        "source_ready",
+        "source",
+        "queue",
+        "run_after",
+        where="source IS NOT NULL AND state IN ('pending', 'retryable')",
+    )
     create_job_index(
         "unique",
         "task",

@@ -1,0 +1,59 @@
+"""`holdfast db upgrade` and `holdfast db current`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from holdfast.cli import output
+from holdfast.cli.session import Json, begin, opened_database
+from holdfast.domain.errors import SchemaMismatch
+from holdfast.settings import mask_url
+
+if TYPE_CHECKING:
+    from holdfast.stores.database import Database
+
+
+def upgrade(context: typer.Context, json: Json = False) -> None:
+    """Bring the tables to what this Holdfast needs; create them where there are none."""
+    from holdfast.stores import upgrade as schema
+
+    session = begin(context, json)
+    settings = session.settings()
+    with opened_database(settings, create=True) as database:
+        before, after = schema.upgrade(database.engine)
+    if session.json:
+        output.document({"database": mask_url(settings.database_url), "before": before, "after": after})
+    elif before == after:
+        output.line(f"The database is at schema {after}, which is what this Holdfast needs.")
+    else:
+        output.line(f"Upgraded from {f'schema {before}' if before else 'an empty database'} to schema {after}.")
+
+
+def current(context: typer.Context, json: Json = False) -> None:
+    """Say which schema the database has. Exit code 1 when it is not the one that this Holdfast needs."""
+    from holdfast.stores import upgrade as schema
+
+    session = begin(context, json)
+    settings = session.settings()
+    with opened_database(settings, create=False) as database:
+        found = schema.current(database.engine)
+        problem = _problem(database)
+    if session.json:
+        answer = {"current": found, "needed": schema.head(), "ok": problem is None, "problem": problem}
+        output.document({"database": mask_url(settings.database_url), **answer})
+    else:
+        output.line(problem or f"The database is at schema {found}, which is what this Holdfast needs.")
+    if problem is not None:
+        raise typer.Exit(1)
+
+
+def _problem(database: Database) -> str | None:
+    from holdfast.stores import upgrade as schema
+
+    try:
+        schema.check(database.engine)
+    except SchemaMismatch as mismatch:
+        return str(mismatch)
+    return None

@@ -1,0 +1,74 @@
+"""`holdfast enqueue TASK [JSON]`"""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import output
+from holdfast.cli.session import Json, begin, opened
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.job import DEFAULT_QUEUE, NewJob
+
+
+def enqueue(
+    context: typer.Context,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name; it need not be importable here.")],
+    payload: Annotated[
+        str, typer.Argument(metavar="JSON", help="Its parameters, a JSON object; - reads it from standard input.")
+    ] = "{}",
+    queue: Annotated[str, typer.Option(metavar="Q")] = DEFAULT_QUEUE,
+    priority: Annotated[int, typer.Option(metavar="N", help="From -100 to 100, higher first.")] = 0,
+    delay: Annotated[str | None, typer.Option(metavar="10m", help="Do not run it before that much time.")] = None,
+    max_attempts: Annotated[int, typer.Option(metavar="N", help="Failures and crashes together.")] = 3,
+    unique: Annotated[
+        bool, typer.Option("--unique", help="If a job like this is waiting or running, answer with that one.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option(metavar="S", help="The outside system it touches, whose limits apply.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Store a job; print its id."""
+    session = begin(context, json)
+    settings = session.settings()
+    job = NewJob(
+        task=task,
+        payload=read_payload(payload),
+        queue=queue,
+        priority=priority,
+        delay=delay,
+        max_attempts=max_attempts,
+        unique=unique,
+        source=source,
+        lease_seconds=settings.lease_seconds,
+    )
+    with opened(settings, create=True) as store:
+        answer = store.enqueue(job)
+    if session.json:
+        output.document(answer)
+        return
+    output.line(answer.id)
+    if not answer.created:
+        output.remark(f"It was there already and is {answer.state}; nothing was added.")
+
+
+def read_payload(argument: str) -> dict[str, Any]:
+    text = sys.stdin.buffer.read() if argument == "-" else argument
+    try:
+        payload = json_text.loads(text)
+    except RecursionError:
+        raise InvalidInput("payload", "is nested too deeply to be read") from None
+    except ValueError as error:  # not JSON, not UTF-8, or a number of more digits than Python reads
+        raise InvalidInput("payload", f"must be a JSON object, and this cannot be read as JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise InvalidInput("payload", f'must be a JSON object such as {{"name": "value"}}, got {_kind(payload)}')
+    return payload
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,113 @@
+"""`holdfast jobs show ID`"""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli import output
+from holdfast.cli.ages import age, span
+from holdfast.cli.session import Json, begin, opened
+from holdfast.domain.job import Attempt, AuditEvent, Job
+from holdfast.domain.views import Refusal
+
+
+def show(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID")],
+    json: Json = False,
+) -> None:
+    """One job with its history, its attempts, and what was refused in its name."""
+    session = begin(context, json)
+    with opened(session.settings()) as store:
+        job = store.job(job_id)
+        events = store.events(job_id)
+        attempts = store.attempts(job_id)
+        refusals = store.refusals(job_id)
+    if session.json:
+        columns = {item.name: getattr(job, item.name) for item in fields(Job)}
+        output.document({**columns, "events": events, "attempts": attempts, "refusals": refusals})
+        return
+    now = datetime.now(UTC)
+    output.facts(_facts(job, now))
+    _print_events(events, now)
+    _print_attempts(attempts, now)
+    _print_refusals(refusals, now)
+
+
+def _facts(job: Job, now: datetime) -> list[tuple[str, object]]:
+    return [
+        ("id", job.id),
+        ("task", f"{job.task} (version {job.task_version})" if job.task_version else job.task),
+        ("queue", job.queue),
+        ("source", job.source),
+        ("state", job.state),
+        ("priority", job.priority or None),
+        ("payload", _compact(job.payload)),
+        ("progress", _compact(job.progress)),
+        ("result", _compact(job.result)),
+        ("result ref", job.result_ref),
+        ("last error", _error(job.last_error)),
+        ("attempt", job.attempt),
+        ("budget", f"{job.failures} failures and {job.crashes} crashes of {job.max_attempts}"),
+        ("unique key", job.unique_key),
+        ("replay of", job.replay_of),
+        ("held by", job.lease_owner),
+        ("lease ends", age(job.lease_expires_at, now)),
+        ("heartbeat", age(job.heartbeat_at, now) if job.lease_owner else None),
+        ("cancel asked", age(job.cancel_requested_at, now)),
+        ("due", age(job.run_after, now) if job.run_after > now else None),
+        ("created", age(job.created_at, now)),
+        ("started", age(job.started_at, now)),
+        ("finished", age(job.finished_at, now)),
+    ]
+
+
+def _print_events(events: list[AuditEvent], now: datetime) -> None:
+    output.line("\nevents", "bold")
+    headers = ("seq", "when", "event", "state", "attempt", "worker", "detail")
+    output.table(
+        headers,
+        [(e.seq, age(e.at, now), e.event, e.to_state, e.attempt, e.worker, _detail(e.detail)) for e in events],
+    )
+
+
+def _print_attempts(attempts: list[Attempt], now: datetime) -> None:
+    if attempts:
+        output.line("\nattempts", "bold")
+        headers = ("attempt", "started", "took", "outcome", "worker", "error")
+        output.table(
+            headers,
+            [(a.attempt, age(a.started_at, now), _took(a), a.outcome, a.worker, _error(a.error)) for a in attempts],
+        )
+
+
+def _print_refusals(refusals: list[Refusal], now: datetime) -> None:
+    if refusals:
+        output.line("\nrefused", "bold")
+        headers = ("attempt", "verb", "reason", "worker", "last", "times")
+        output.table(headers, [(r.attempt, r.verb, r.reason, r.worker, age(r.last_at, now), r.count) for r in refusals])
+
+
+def _took(attempt: Attempt) -> str | None:
+    if attempt.finished_at is None:
+        return None
+    return span((attempt.finished_at - attempt.started_at).total_seconds())
+
+
+def _compact(value: Any) -> str | None:
+    return None if value is None else json_text.dumps(value, ensure_ascii=False)
+
+
+def _detail(detail: dict[str, Any] | None) -> str | None:
+    """Digests are for machines; they are in the JSON form."""
+    shown = {name: value for name, value in (detail or {}).items() if not name.endswith("digest")}
+    return _compact(shown) if shown else None
+
+
+def _error(error: dict[str, Any] | None) -> str | None:
+    return f"{error.get('code')}: {error.get('message')}" if error else None

@@ -1,0 +1,51 @@
+"""A store of each kind, the command line on it, and the store itself to set the scene with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.upgrade import upgrade
+from holdfast.wiring import open_database
+from tests.acceptance.command_line import CommandLine, InProcess
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without tables; on SQLite there is not even a file."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return str(request.getfixturevalue("postgres_database"))
+
+
+@pytest.fixture
+def store(empty_database: str) -> Iterator[SqlStore]:
+    database = open_database(empty_database)
+    upgrade(database.engine)
+    yield SqlStore(database)
+    database.close()
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path, store: SqlStore) -> CommandLine:
+    """The command line on the store, named by `--database`."""
+    return CommandLine(tmp_path, store.database.engine.url.render_as_string(hide_password=False))
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> CommandLine:
+    """The command line with no configuration, in an empty folder."""
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def here(holdfast: CommandLine) -> InProcess:
+    """The command line on the store, in this process: for what was already seen to work from outside."""
+    return InProcess(holdfast.folder, holdfast.database)
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> InProcess:
+    """The command line with no configuration, in this process."""
+    return InProcess(tmp_path)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
+from holdfast.domain.history import History
 from holdfast.stores import upgrade
 from holdfast.stores.database import Database
+from holdfast.stores.histories import Histories
 from holdfast.stores.postgres import PostgresDatabase, open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
 
-__all__ = ["open_database", "open_store"]
+__all__ = ["histories", "open_database", "open_store"]
 
 
 def open_database(url: str | Engine, *, create: bool = True) -> Database:
@@ -40,12 +43,25 @@ def open_store(url: str | Engine, *, create: bool = True) -> SqlStore:
     """A store whose schema fits. An embedded SQLite file upgrades itself; Postgres is upgraded by a command."""
     database = open_database(url, create=create)
     try:
+        _make_fit(database, may_upgrade=create and isinstance(database, SqliteDatabase))
+    except BaseException:
+        database.close()
+        raise
+    return SqlStore(database)
+
+
+def _make_fit(database: Database, *, may_upgrade: bool) -> None:
+    try:
         upgrade.check(database.engine)
     except SchemaMismatch:
-        if not create or not isinstance(database, SqliteDatabase):
+        if not may_upgrade:
             raise
         upgrade.upgrade(database.engine)
-    return SqlStore(database)
+
+
+def histories(store: SqlStore) -> Iterable[History]:
+    """Every job with its history, for `maintenance.verify`."""
+    return Histories(store.database.engine)
 
 
 def _from_engine(engine: Engine) -> Database:

@@ -35,14 +35,9 @@ def an_outcome(job: Claimed, chance: random.Random) -> Outcome:
     return chance.choice(SETBACKS)
 
 
-def test_eight_processes_drain_two_thousand_jobs(
-    store: SqlStore, store_url: str, crew: Crew, tmp_path: Path
-) -> None:
+def test_eight_processes_drain_two_thousand_jobs(store: SqlStore, store_url: str, crew: Crew, tmp_path: Path) -> None:
     answers = store.enqueue_many(
-        [
-            NewJob(task="drain", payload={"n": n}, retry=AT_ONCE, max_attempts=100, max_crashes=100)
-            for n in range(JOBS)
-        ]
+        [NewJob(task="drain", payload={"n": n}, retry=AT_ONCE, max_attempts=100, max_crashes=100) for n in range(JOBS)]
     )
     held = tmp_path / "held"
     held.mkdir()

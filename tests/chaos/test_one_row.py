@@ -37,9 +37,7 @@ def first(claimed: list[Claimed]) -> Claimed | None:
 
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["from the queue", "by its id"])
-def test_one_of_sixty_four_claimers_wins_the_only_row(
-    by_id: bool, store: SqlStore, store_url: str, crew: Crew
-) -> None:
+def test_one_of_sixty_four_claimers_wins_the_only_row(by_id: bool, store: SqlStore, store_url: str, crew: Crew) -> None:
     answers = store.enqueue_many([NewJob(task="only", queue=f"round-{place}") for place in range(ROUNDS)])
     job_ids = [answer.id for answer in answers]
     wins = [win for won in crew.run(claim_rounds, store_url, job_ids, by_id) for win in won]

@@ -31,9 +31,9 @@ def store(postgres_url: str) -> Iterator[SqlStore]:
         yield store
 
 
-@pytest.fixture(params=LOCKS.values(), ids=LOCKS.keys())
+@pytest.fixture(params=list(LOCKS))
 def lock(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+    return LOCKS[request.param]
 
 
 @pytest.fixture(params=["commits", "rolls back"])

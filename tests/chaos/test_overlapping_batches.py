@@ -1,4 +1,4 @@
-"""Everybody writes to the same rows in batches of random order: nobody waits in a circle, and no report counts twice."""
+"""Everybody writes to the same rows, in batches of random order: nobody waits in a circle, no report counts twice."""
 
 import random
 from collections.abc import Callable

@@ -151,9 +151,7 @@ def test_nobody_checkpoints_while_somebody_else_has_the_lock_file(
     assert sqlite_store.counts()
 
 
-def test_open_reader_keeps_the_wal_long_and_nobody_waiting(
-    sqlite_store: SqlStore, sqlite_url: str, crew: Crew
-) -> None:
+def test_open_reader_keeps_the_wal_long_and_nobody_waiting(sqlite_store: SqlStore, sqlite_url: str, crew: Crew) -> None:
     """A report that reads for a long time: checkpoints do not complete, and all verbs go on."""
     sqlite_store.enqueue(NewJob(task="first"))
     path = sqlite_path(sqlite_url)

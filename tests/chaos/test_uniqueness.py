@@ -24,6 +24,7 @@ from tests.servers.waiting import wait_until
 THREADS = 50
 ROUNDS = 4
 KEYS = 60
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @contextmanager
@@ -153,7 +154,9 @@ def test_requeue_that_waits_for_a_key_loses_only_that_one(postgres_store: SqlSto
     with connect(postgres_url) as somebody, ThreadPoolExecutor(1) as thread:
         store.enqueue(unique("taken"), connection=somebody)
         operator = thread.submit(store.requeue, ids)
-        waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
         wait_until(lambda: query(postgres_url, waiting) == [(1,)], what="the requeue waits for the key")
         somebody.commit()
         answers = operator.result(30)

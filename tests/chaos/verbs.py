@@ -14,6 +14,7 @@ from holdfast.stores.sql_store import SqlStore
 
 AT_ONCE = RetryPolicy(kind="fixed", base=0.0, jitter=0.0)
 LONG = 3600.0
+OUTCOMES: tuple[Outcome, ...] = (Succeeded(), Failed(JobError("flaky", "try again")), Released())
 
 
 class Meddler:
@@ -89,4 +90,4 @@ class Meddler:
         return self._chance.randint(1, 20)
 
     def _outcome(self) -> Outcome:
-        return self._chance.choice([Succeeded(), Failed(JobError("flaky", "try again")), Released()])
+        return self._chance.choice(OUTCOMES)

@@ -52,8 +52,10 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 
 @pytest.fixture
-def running_clock(database_url: str) -> Clock:
-    return HostClock() if database_url.startswith("sqlite") else ServerClock(database_url)
+def running_clock(database_url: str) -> Iterator[Clock]:
+    clock: Clock = HostClock() if database_url.startswith("sqlite") else ServerClock(database_url)
+    yield clock
+    clock.close()
 
 
 @pytest.fixture
@@ -89,5 +91,7 @@ def store(open_again: Callable[[], SqlStore]) -> Iterator[SqlStore]:
 
 
 @pytest.fixture
-def by_hand(database_url: str) -> ByHand:
-    return ByHand(database_url)
+def by_hand(database_url: str) -> Iterator[ByHand]:
+    by_hand = ByHand(database_url)
+    yield by_hand
+    by_hand.engine.dispose()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pytest
-from sqlalchemy import Connection, NullPool, create_engine, text
+from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.stores.schema import metadata
@@ -28,6 +28,8 @@ class Clock(Protocol):
     def move(self, seconds: float) -> None: ...
 
     def now(self) -> datetime: ...
+
+    def close(self) -> None: ...
 
 
 def _this_millisecond() -> datetime:
@@ -51,12 +53,15 @@ class HostClock:
     def now(self) -> datetime:
         return self._held or datetime.now(UTC)
 
+    def close(self) -> None:
+        pass
+
 
 class ServerClock:
     """Of a Postgres store, whose every time comes from `holdfast_now()`."""
 
     def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, poolclass=NullPool)
+        self._engine = create_engine(url, isolation_level="AUTOCOMMIT")
         self._held: datetime | None = None
 
     def hold(self) -> None:
@@ -70,9 +75,12 @@ class ServerClock:
         assert self._held is not None
         return self._held
 
+    def close(self) -> None:
+        self._engine.dispose()
+
     def _set(self, moment: datetime) -> None:
         self._held = moment
-        with self._engine.begin() as connection:
+        with self._engine.connect() as connection:
             connection.exec_driver_sql(
                 "CREATE OR REPLACE FUNCTION holdfast_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS"
                 f" $$SELECT timestamptz '{moment.isoformat()}'$$"
@@ -83,7 +91,7 @@ class ByHand:
     """SQL as an operator types it, on connections that the store knows nothing of."""
 
     def __init__(self, url: str) -> None:
-        self.engine = create_engine(url, poolclass=NullPool)
+        self.engine = create_engine(url)
         self.is_postgres = self.engine.dialect.name == "postgresql"
 
     def __call__(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:

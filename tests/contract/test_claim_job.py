@@ -139,7 +139,9 @@ def test_the_grace_after_an_outage_holds_for_it_too(store: SqlStore, clock: Cloc
     claimed = start(store, lease_seconds=60)
     clock.move(300)
     reap(store)  # notices that everybody was away
-    clock.move(59)
+    clock.move(30)
+    reap(store)
+    clock.move(29)
     assert store.claim_job("bob", claimed.job_id) is None
     assert store.job(claimed.job_id).crashes == 0
     clock.move(1.001)
@@ -153,6 +155,21 @@ def test_an_outage_that_no_reaper_has_noticed_yet_is_an_outage(store: SqlStore, 
     clock.move(300)
     assert store.claim_job("bob", claimed.job_id) is None
     assert history(store, claimed.job_id) == ["enqueued", "claimed"]
+    assert settle_well(store, claimed, Succeeded()).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("every", [10, 45, 100])
+def test_a_reaper_that_never_comes_back_is_not_an_outage_for_ever(store: SqlStore, clock: Clock, every: int) -> None:
+    """Messages alone must bring an expired job back, one lease after the first of them noticed."""
+    reap(store)
+    claimed = start(store, lease_seconds=60)
+    clock.move(1_000)
+    waited = 0
+    while store.claim_job("bob", claimed.job_id) is None:
+        assert waited <= 60 + every, "one lease and one message later it is nobody's any more"
+        clock.move(every)
+        waited += every
+    assert waited >= 60
 
 
 def test_the_count_of_its_failures_is_kept(store: SqlStore, clock: Clock) -> None:

@@ -16,7 +16,7 @@ _NOW = {
     "postgresql": "greatest(holdfast_now(), updated_at)",
     "sqlite": "max(strftime('%Y-%m-%dT%H:%M:%f', 'now') || '000Z', updated_at)",
 }
-_CHECKS = ("holdfast_jobs_running_has_lease", "holdfast_jobs_state")
+_CHECKS = ("holdfast_jobs_running_has_lease", "holdfast_jobs_state", "holdfast_jobs_finished")
 
 
 def job_id(number: int) -> str:

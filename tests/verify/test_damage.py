@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError
 
 from holdfast.maintenance.verify import verify
 from holdfast.stores.histories import Histories
@@ -161,7 +162,9 @@ def test_a_value_of_the_wrong_type_is_damage_and_no_error(
 @pytest.mark.parametrize("healthy_url", ["sqlite"], indirect=True)
 def test_an_id_of_the_wrong_type_hides_no_other_job(healthy: Engine) -> None:
     jobs = verify(Histories(healthy)).jobs
-    with healthy.connect() as connection:
+    with healthy.connect() as connection, pytest.raises(IntegrityError):
+        connection.exec_driver_sql("INSERT INTO holdfast_jobs (id, task) VALUES (x'00', 'x')")
+    with guards_off(healthy) as connection:
         connection.exec_driver_sql("INSERT INTO holdfast_jobs (id, task) VALUES (x'00', 'x')")
         connection.commit()
     assert verify(Histories(healthy)).jobs == jobs

@@ -82,15 +82,20 @@ ENGINES: dict[str, Callable[[str], Engine]] = {
     "default": create_engine,
     "autocommit": lambda url: create_engine(url, isolation_level="AUTOCOMMIT"),
     "serializable": lambda url: create_engine(url, isolation_level="SERIALIZABLE"),
-    "begin_immediate": sqlite_that_begins_immediate,
 }
 
 
 @pytest.mark.parametrize("kind", ENGINES)
 def test_any_engine_will_do_and_is_left_as_it_was(healthy_url: str, kind: str) -> None:
-    if kind == "begin_immediate" and not healthy_url.startswith("sqlite"):
-        pytest.skip("a way of SQLite only")
-    engine = ENGINES[kind](healthy_url)
+    check_and_go_on(ENGINES[kind](healthy_url))
+
+
+@pytest.mark.parametrize("healthy_url", ["sqlite"], indirect=True)
+def test_an_engine_that_begins_immediate_will_do(healthy_url: str) -> None:
+    check_and_go_on(sqlite_that_begins_immediate(healthy_url))
+
+
+def check_and_go_on(engine: Engine) -> None:
     assert verify(Histories(engine, page_events=7)).ok
     with engine.begin() as connection:
         connection.execute(text("UPDATE holdfast_jobs SET state = 'cancelled' WHERE id = :id"), {"id": job_id(1)})

@@ -32,9 +32,9 @@ def verify(context: typer.Context, json: Json = False) -> None:
 
 def check(store: SqlStore, on_progress: Progress | None = None) -> Verdict:
     from holdfast.maintenance.verify import verify as verify_histories
-    from holdfast.stores.histories import Histories
+    from holdfast.wiring import histories
 
-    return verify_histories(Histories(store.database.engine), on_progress)
+    return verify_histories(histories(store), on_progress)
 
 
 def print_verdict(verdict: Verdict) -> None:

@@ -32,10 +32,17 @@ def _parse(value: float | str | timedelta, field: str) -> float:
     if isinstance(value, bool):
         raise InvalidInput(field, f"{_RULE}, got {value!r}")
     if isinstance(value, int | float):
-        return float(value) if abs(value) <= LONGEST_SECONDS or value != value else math.copysign(math.inf, value)
+        return _as_float(value)
     if isinstance(value, str):
         return _parse_text(value, field)
     raise InvalidInput(field, f"{_RULE}, got {type(value).__name__}")
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return math.inf
 
 
 def _parse_text(text: str, field: str) -> float:

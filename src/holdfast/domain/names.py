@@ -27,6 +27,15 @@ def check_name(value: Any, field: str) -> str:
     return value
 
 
+def storable_text(value: str, limit: int) -> str:
+    """Text from elsewhere, made to fit: what no store can hold is replaced, what is too long loses its middle."""
+    clean = str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if len(clean) <= limit:
+        return clean
+    half = limit // 2
+    return f"{clean[:half]}\n… {len(clean) - 2 * half} characters left out …\n{clean[-half:]}"
+
+
 def check_integer(value: Any, field: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(field, f"must be a whole number, got {value!r}")

@@ -54,7 +54,11 @@ class CursorTransaction:
         return found
 
     def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
-        self.cursor.execute(statement.driver_sql(self.dialect), {**self._fixed, **(parameters or {})})
+        known = {**self._fixed, **(parameters or {})}
+        if statement.replan and self.dialect == POSTGRES:
+            self.cursor.execute(statement.driver_sql(self.dialect), known, prepare=False)
+        else:
+            self.cursor.execute(statement.driver_sql(self.dialect), known)
 
 
 class BorrowedTransaction:

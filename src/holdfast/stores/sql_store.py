@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
     DEFAULT_LEASE_SECONDS,
@@ -48,6 +49,10 @@ class SqlStore:
 
     async def aenqueue_many(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]:
         """The same on an AsyncSession or AsyncConnection."""
+        if not hasattr(connection, "run_sync"):
+            raise InvalidInput(
+                "connection", f"must be an AsyncSession or AsyncConnection, got {type(connection).__name__}"
+            )
         borrow = self.database.borrow
         answers: list[Enqueued] = await connection.run_sync(lambda c: enqueueing.enqueue_in(borrow(c), jobs))
         return answers

@@ -18,7 +18,6 @@ from sqlalchemy.types import TypeEngine
 
 from holdfast.domain.spec import encode_json
 
-TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 SQLITE_NOW = "(strftime('%Y-%m-%dT%H:%M:%f', 'now') || '000Z')"
 
 # UUIDv7: 48 bits of milliseconds, the version and variant nibbles, the rest random. Python makes the ids of jobs that
@@ -37,7 +36,8 @@ SQLITE_UUID7 = (
 
 
 def to_text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime(TIME_FORMAT)
+    # Not strftime: it leaves out the leading zeros of an early year.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def from_text(text: str) -> datetime:

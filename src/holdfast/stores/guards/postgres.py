@@ -31,6 +31,12 @@ BEGIN
     MESSAGE = 'holdfast: a job is inserted as pending, with a JSON object as payload';
 END $$""",
     """
+CREATE OR REPLACE FUNCTION holdfast_refuse_payload() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: job ' || OLD.id
+    || ': a payload is a JSON object';
+END $$""",
+    """
 CREATE OR REPLACE FUNCTION holdfast_refuse_statement() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: ' || TG_OP || ' of ' || TG_TABLE_NAME
@@ -111,15 +117,23 @@ _TRIGGERS = (
         "holdfast_20_guard",
         "holdfast_jobs",
         "BEFORE UPDATE",
-        f"FOR EACH ROW WHEN (NOT ({rules.LEGAL_UPDATE}))",
+        f"FOR EACH ROW WHEN (({rules.LEGAL_UPDATE}) IS NOT TRUE)",
         "holdfast_refuse_job",
     ),
     (
         "holdfast_20_guard_insert",
         "holdfast_jobs",
         "BEFORE INSERT",
-        f"FOR EACH ROW WHEN (NOT ({rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object'))",
+        f"FOR EACH ROW WHEN (({rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object') IS NOT TRUE)",
         "holdfast_refuse_job",
+    ),
+    # Only when the payload is among the columns set: a heartbeat must not pay for reading a long one.
+    (
+        "holdfast_20_guard_payload",
+        "holdfast_jobs",
+        "BEFORE UPDATE OF payload",
+        "FOR EACH ROW WHEN (json_typeof(NEW.payload) <> 'object')",
+        "holdfast_refuse_payload",
     ),
     (
         "holdfast_20_guard_delete",
@@ -186,7 +200,7 @@ ATTEMPTS_VIEW = """
 CREATE OR REPLACE VIEW holdfast_attempts AS
 SELECT started.job_id, started.attempt, started.worker, started.at AS started_at, ended.at AS finished_at,
        ended.event AS outcome, ended.detail -> 'error' AS error,
-       (ended.detail ->> 'exit_code')::integer AS exit_code, (ended.detail ->> 'signal')::integer AS signal,
+       (ended.detail ->> 'exit_code')::bigint AS exit_code, (ended.detail ->> 'signal')::bigint AS signal,
        coalesce((ended.detail ->> 'duration_ms')::bigint,
                 (extract(epoch FROM ended.at - started.at) * 1000)::bigint) AS duration_ms,
        (ended.detail ->> 'cpu_ms')::bigint AS cpu_ms, (ended.detail ->> 'max_rss_kb')::bigint AS max_rss_kb

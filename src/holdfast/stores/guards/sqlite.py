@@ -8,6 +8,7 @@ log knows its own writer by what it writes, namely exactly the latest transition
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import ACTIVE
 from holdfast.stores import schema
 from holdfast.stores.guards import rules
 from holdfast.stores.types import SQLITE_NOW
@@ -40,6 +41,11 @@ _COMPLETED = {
 }
 
 
+_KEY_TAKEN = f"""(NEW.unique_key IS NOT NULL AND {schema.in_states(ACTIVE, "NEW.state")} AND EXISTS (
+    SELECT 1 FROM holdfast_jobs other WHERE other.task = NEW.task AND other.unique_key = NEW.unique_key
+      AND other.unique_key IS NOT NULL AND {schema.in_states(ACTIVE, "other.state")} AND other.id <> NEW.id))"""
+
+
 def _completed_columns() -> str:
     names = [column.name for column in schema.jobs.columns if column.name != "id"]
     return ",\n      ".join(f"{name} = {_COMPLETED.get(name, f'NEW.{name}')}" for name in names)
@@ -61,17 +67,31 @@ def _triggers() -> dict[str, str]:
     SELECT RAISE(IGNORE);
   END""",
         "holdfast_guard": f"""
-  BEFORE UPDATE ON holdfast_jobs WHEN NOT ({rules.MANUAL_UPDATE}) AND NOT ({rules.LEGAL_UPDATE}) BEGIN
+  BEFORE UPDATE ON holdfast_jobs WHEN ({rules.MANUAL_UPDATE}) IS NOT TRUE AND ({rules.LEGAL_UPDATE}) IS NOT TRUE BEGIN
     {_refusal("this transition is not in the lifecycle")}
   END""",
         "holdfast_guard_insert": f"""
   BEFORE INSERT ON holdfast_jobs
-  WHEN NOT ({rules.FRESH_ROW} AND typeof(NEW.id) = 'text' AND length(NEW.id) = 36 AND NEW.id = lower(NEW.id)
-            AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') BEGIN
-    {_refusal("a job is inserted as pending, with a UUID as id and a JSON object as payload")}
+  WHEN ({rules.FRESH_ROW} AND typeof(NEW.id) = 'text' AND length(NEW.id) = 36 AND NEW.id = lower(NEW.id)
+        AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') IS NOT TRUE BEGIN
+    {_refusal("a job is inserted as pending, with a JSON object as payload and a UUID as id")}
+  END""",
+        "holdfast_guard_payload": f"""
+  BEFORE UPDATE OF payload ON holdfast_jobs
+  WHEN (json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') IS NOT TRUE BEGIN
+    {_refusal("a payload is a JSON object")}
+  END""",
+        # A REPLACE deletes the rows in its way without firing a trigger, so it must not find any.
+        "holdfast_guard_replace_insert": f"""
+  BEFORE INSERT ON holdfast_jobs WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id) OR {_KEY_TAKEN} BEGIN
+    {_refusal("the id or the unique key is taken")}
+  END""",
+        "holdfast_guard_replace_update": f"""
+  BEFORE UPDATE OF task, unique_key, state ON holdfast_jobs WHEN {_KEY_TAKEN} BEGIN
+    {_refusal("the unique key is taken")}
   END""",
         "holdfast_guard_delete": f"""
-  BEFORE DELETE ON holdfast_jobs WHEN NOT ({rules.IS_TERMINAL}) BEGIN
+  BEFORE DELETE ON holdfast_jobs WHEN ({rules.IS_TERMINAL}) IS NOT TRUE BEGIN
     {_refusal("only a finished job is deleted")}
   END""",
         "holdfast_audit_insert": f"""

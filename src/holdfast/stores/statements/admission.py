@@ -84,8 +84,10 @@ def _spend(words: Words) -> str:
 
 
 ANY_LIMITS = Statement("admission.any_limits", _any_limits)
-LOCK_SOURCES = Statement("admission.lock_sources", lambda words: _lock_sources(words, _due_in_queues(words)))
-LOCK_ALL_SOURCES = Statement("admission.lock_all_sources", lambda words: _lock_sources(words, ""))
+LOCK_SOURCES = Statement(
+    "admission.lock_sources", lambda words: _lock_sources(words, _due_in_queues(words)), replan=True
+)
+LOCK_ALL_SOURCES = Statement("admission.lock_all_sources", lambda words: _lock_sources(words, ""), replan=True)
 LOCK_QUEUES = Statement("admission.lock_queues", lambda words: _lock_queues(words, _among_queues(words)))
 LOCK_ALL_QUEUES = Statement("admission.lock_all_queues", lambda words: _lock_queues(words, ""))
 RUNNING_BY_SOURCE = Statement("admission.running_by_source", _running_by_source)

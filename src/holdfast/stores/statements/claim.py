@@ -18,6 +18,8 @@ SQLite has no LATERAL; there the same walk is a loop over the small statements a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.domain.lifecycle import CLAIMABLE
 from holdfast.stores.schema import CLAIMABLE_SQL, SOURCE_LANE, in_states
 from holdfast.stores.statements.words import Statement, Words
@@ -142,46 +144,75 @@ def _ungoverned(words: Words, queues: str) -> str:
     return _claim(words, _walk(queues, "q.max_running IS NULL"), candidates)
 
 
+# So many heads of a limited source or queue may be locked by somebody before its other jobs have to wait.
+_SPARE = 16
+
+
 def _allowance(table: str, name: str) -> str:
     return f"(SELECT o.allowance FROM {table} o WHERE o.name = {name})"
 
 
+def _with_spare(table: str, name: str) -> str:
+    return f"(SELECT o.allowance + {_SPARE} FROM {table} o WHERE o.name = {name})"
+
+
 def _within_level() -> str:
-    """A level's rows, no more of a source or queue than it admits: what it may not have, others may."""
+    """A level's rows, not many more of a source or queue than it admits: what it may not have, others may."""
     lane_admits = """(NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)
                      OR EXISTS (SELECT FROM open_sources o WHERE o.name = lane.source))"""
-    due = _due(lane_admits, f"least(:window, {_allowance('open_sources', 'lane.source')})")
+    due = _due(lane_admits, f"least(:window, {_with_spare('open_sources', 'lane.source')})")
     return f"""
             SELECT numbered.tid, numbered.source, {_QUEUE} AS queue FROM (
               SELECT due.*, row_number() OVER (PARTITION BY source ORDER BY run_after, id) AS nth
               FROM ({due}) due) numbered
-            WHERE coalesce(nth <= {_allowance("open_sources", "numbered.source")}, true)
+            WHERE coalesce(nth <= {_with_spare("open_sources", "numbered.source")}, true)
             ORDER BY numbered.run_after, numbered.id
-            LIMIT least(:window, {_allowance("limited_queues", _QUEUE)})"""
+            LIMIT least(:window, {_with_spare("limited_queues", _QUEUE)})"""
+
+
+def _within_limits(rows: str, allowance: Callable[[str, str], str]) -> str:
+    """No more of a source than it admits and, of what is left, no more of a queue."""
+    return f"""
+          SELECT by_queue.tid, by_queue.source, by_queue.queue, by_queue.position FROM (
+            SELECT by_source.*, row_number() OVER (PARTITION BY queue ORDER BY position) AS in_queue FROM (
+              SELECT numbered.*, row_number() OVER (PARTITION BY source ORDER BY position) AS in_source
+              FROM {rows} numbered) by_source
+            WHERE coalesce(in_source <= {allowance("open_sources", "by_source.source")}, true)) by_queue
+          WHERE coalesce(in_queue <= {allowance("limited_queues", "by_queue.queue")}, true)"""
 
 
 def _governed(words: Words, queues: str) -> str:
-    # A limit is shared by all levels of its source or queue, hence the second, exact count over the candidates.
-    candidates = f"""(
-            SELECT ranked.tid FROM (
-              SELECT numbered.*, row_number() OVER (PARTITION BY source ORDER BY position) AS in_source,
-                     row_number() OVER (PARTITION BY queue ORDER BY position) AS in_queue
-              FROM (SELECT ready.*, row_number() OVER () AS position
-                    FROM level CROSS JOIN LATERAL ({_within_level()}) ready LIMIT :window) numbered) ranked
-            WHERE coalesce(in_source <= {_allowance("open_sources", "ranked.source")}, true)
-              AND coalesce(in_queue <= {_allowance("limited_queues", "ranked.queue")}, true)
-            ORDER BY ranked.position) ready"""
+    """What is limited is locked first and counted exactly afterwards, so that a row which somebody has locked takes
+    nobody's place. The spare rows that are locked with it are in nobody's way: we have their source or queue locked.
+    """
     allowances = {"name": "text", "allowance": "integer"}
     admitted = f"""open_sources AS MATERIALIZED (SELECT * FROM {words.rows(allowances, "o", "sources")}),
         limited_queues AS MATERIALIZED (SELECT * FROM {words.rows(allowances, "o", "limited")}),"""
     walk = _walk(queues, "(q.max_running IS NULL OR q.name IN (SELECT name FROM limited_queues))", admitted)
-    return _claim(words, walk, candidates)
+    # A limit is shared by all levels of its source or queue, hence the second count over the candidates.
+    numbered = f"""(
+                SELECT ready.*, row_number() OVER () AS position
+                FROM level CROSS JOIN LATERAL ({_within_level()}) ready LIMIT :window)"""
+    walk += f""",
+        candidate AS MATERIALIZED ({_within_limits(numbered, _with_spare)}),
+        held AS MATERIALIZED (
+          SELECT locked.tid, ready.source, ready.queue, ready.position
+          FROM candidate ready CROSS JOIN LATERAL ({_LOCK}) locked
+          WHERE ready.source IN (SELECT name FROM open_sources) OR ready.queue IN (SELECT name FROM limited_queues)),
+        chosen AS MATERIALIZED (
+          SELECT tid, position FROM ({_within_limits("held", _allowance)}) limited
+          UNION ALL
+          SELECT tid, position FROM candidate
+          WHERE source NOT IN (SELECT name FROM open_sources) AND queue NOT IN (SELECT name FROM limited_queues))"""
+    return _claim(words, walk, "(SELECT tid FROM chosen ORDER BY position) ready")
 
 
-CLAIM = Statement("claim", lambda words: _ungoverned(words, _GIVEN_QUEUES))
-CLAIM_ALL_QUEUES = Statement("claim.all_queues", lambda words: _ungoverned(words, _ALL_QUEUES))
-CLAIM_GOVERNED = Statement("claim.governed", lambda words: _governed(words, _GIVEN_QUEUES))
-CLAIM_GOVERNED_ALL_QUEUES = Statement("claim.governed.all_queues", lambda words: _governed(words, _ALL_QUEUES))
+CLAIM = Statement("claim", lambda words: _ungoverned(words, _GIVEN_QUEUES), replan=True)
+CLAIM_ALL_QUEUES = Statement("claim.all_queues", lambda words: _ungoverned(words, _ALL_QUEUES), replan=True)
+CLAIM_GOVERNED = Statement("claim.governed", lambda words: _governed(words, _GIVEN_QUEUES), replan=True)
+CLAIM_GOVERNED_ALL_QUEUES = Statement(
+    "claim.governed.all_queues", lambda words: _governed(words, _ALL_QUEUES), replan=True
+)
 
 
 def _claim_rows(words: Words) -> str:

@@ -38,9 +38,20 @@ def _insert(words: Words) -> str:
     if not words.postgres:
         # Most jobs are due at once: spare them the date arithmetic and keep the full precision of the clock.
         due = f"coalesce(r.run_after, CASE WHEN r.delay > 0 THEN {words.after('r.delay')} ELSE :now END)"
+    # On SQLite a trigger refuses what is taken (it could be a REPLACE), so what is taken is left out beforehand; nobody
+    # else can write in between.
+    free = (
+        ""
+        if words.postgres
+        else f"""
+        WHERE NOT EXISTS (SELECT 1 FROM holdfast_jobs j WHERE j.id = r.id)
+          AND (r.unique_key IS NULL OR NOT EXISTS (
+            SELECT 1 FROM holdfast_jobs j WHERE j.task = r.task AND j.unique_key = r.unique_key
+              AND {in_states(ACTIVE, "j.state")}))"""
+    )
     return f"""
         INSERT INTO holdfast_jobs ({names}, run_after, created_at, updated_at)
-        SELECT {picked}, {due}, {words.fixed_now}, {words.fixed_now} FROM {rows} {words.true_filter}
+        SELECT {picked}, {due}, {words.fixed_now}, {words.fixed_now} FROM {rows} {free}
         ON CONFLICT DO NOTHING
         RETURNING {words.as_text("id")}"""
 
@@ -66,6 +77,19 @@ def _reusable(words: Words) -> str:
         ORDER BY j.finished_at"""
 
 
+def _pruned(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("e.job_id")} FROM holdfast_events e
+        WHERE e.job_id {words.is_one_of()} AND e.event = 'pruned'"""
+
+
+def _specs(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("j.id")}, j.task, j.spec_hash FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"""
+
+
+SPECS = Statement("enqueue.specs", _specs)
+PRUNED = Statement("enqueue.pruned", _pruned)
 INSERT = Statement("enqueue.insert", _insert)
 EXISTING = Statement("enqueue.existing", _existing)
 REUSABLE = Statement("enqueue.reusable", _reusable)

@@ -20,7 +20,7 @@ def _heartbeat(words: Words) -> str:
         SET heartbeat_at = {words.now}, lease_expires_at = {words.after("j.lease_seconds")},
             progress = coalesce(r.progress, j.progress)
         FROM held AS r WHERE j.id = r.id
-        RETURNING {words.returning("lease_expires_at", "lease_seconds", "cancel_requested_at")}"""
+        RETURNING {words.returning("lease_token", "lease_expires_at", "lease_seconds", "cancel_requested_at")}"""
 
 
 HEARTBEAT = Statement("heartbeat", _heartbeat)

@@ -29,21 +29,17 @@ _REQUEUEABLE = (State.FAILED, State.CANCELLED)
 
 
 def _requeue(words: Words) -> str:
-    """The unique key must still be free: not held by an active job, and taken by only one row of this batch."""
+    """The unique key must still be free. At most one job of a batch has one: see `verbs/operating.requeue`."""
     return f"""
         WITH held AS MATERIALIZED (
           SELECT j.id, j.task, j.unique_key FROM holdfast_jobs j
           WHERE j.id {words.is_one_of()} AND {in_states(_REQUEUEABLE, "j.state")}
           ORDER BY j.id {words.skip_locked}),
         free AS MATERIALIZED (
-          SELECT id FROM (
-            SELECT held.*, row_number() OVER (PARTITION BY task, coalesce(unique_key, {words.as_text("id")})
-                                              ORDER BY id) AS place
-            FROM held) numbered
-          WHERE place = 1 AND (unique_key IS NULL OR NOT EXISTS (
+          SELECT held.id FROM held WHERE held.unique_key IS NULL OR NOT EXISTS (
             SELECT 1 FROM holdfast_jobs other
-            WHERE other.task = numbered.task AND other.unique_key = numbered.unique_key
-              AND {in_states(ACTIVE, "other.state")})))
+            WHERE other.task = held.task AND other.unique_key = held.unique_key
+              AND {in_states(ACTIVE, "other.state")}))
         UPDATE holdfast_jobs AS j
         SET state = 'pending', transition = 'requeued',
             transition_detail = {"CAST(:detail AS json)" if words.postgres else ":detail"},
@@ -53,5 +49,24 @@ def _requeue(words: Words) -> str:
         RETURNING {words.returning("transition", "state")}"""
 
 
+def _present(words: Words) -> str:
+    """What cancel and requeue found: the state, and what may have kept them from changing it."""
+    return f"""
+        SELECT {words.as_text("j.id")}, j.state, j.cancel_requested_at IS NOT NULL,
+               j.unique_key IS NOT NULL AND EXISTS (
+                 SELECT 1 FROM holdfast_jobs other
+                 WHERE other.task = j.task AND other.unique_key = j.unique_key
+                   AND {in_states(ACTIVE, "other.state")} AND other.id <> j.id)
+        FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"""
+
+
+def _with_keys(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("j.id")} FROM holdfast_jobs j
+        WHERE j.id {words.is_one_of()} AND j.unique_key IS NOT NULL"""
+
+
+PRESENT = Statement("operate.present", _present)
+WITH_KEYS = Statement("operate.with_keys", _with_keys)
 CANCEL = Statement("operate.cancel", _cancel)
 REQUEUE = Statement("operate.requeue", _requeue)

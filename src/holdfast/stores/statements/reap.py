@@ -20,7 +20,7 @@ def _tick(words: Words) -> str:
         INSERT INTO holdfast_duties AS d (name, ticked_at, holder)
         VALUES ('reaper', {words.now}, :holder)
         ON CONFLICT (name) DO UPDATE
-        SET outage_ended_at = CASE WHEN d.ticked_at < {_ago(words, "gap")}
+        SET outage_ended_at = CASE WHEN d.ticked_at < {_ago(words, "gap")} OR d.outage_ended_at > {words.now}
                               THEN {words.now} ELSE d.outage_ended_at END,
             ticked_at = {words.now}, holder = :holder
         WHERE d.ticked_at <= {_ago(words, "period")}

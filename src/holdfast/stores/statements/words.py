@@ -92,6 +92,9 @@ class Statement:
 
     name: str
     build: Callable[[Words], str]
+    # On Postgres: plan it anew at every execution. A plan that is kept from when the table was small or empty reads
+    # all of it, until somebody analyses the table, when it has become large.
+    replan: bool = False
 
     def sql(self, dialect: str) -> str:
         """Text with `:name` parameters, for SQLAlchemy's `text()`."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.domain import digests
 from holdfast.domain.answers import Beat, Beaten, Status, Verb
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.names import check_id, check_integer
+from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
 from holdfast.domain.spec import check_json, encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
@@ -16,49 +16,56 @@ from holdfast.stores.verbs import lost
 
 MAX_PROGRESS_BYTES = 4 * 1024
 
+Lease = tuple[str, int, str]  # job, attempt, digest of the token
+
 
 def heartbeat(database: Database, beats: Sequence[Beat]) -> list[Beaten]:
     if not beats:
         return []
-    encoded = "[" + ",".join(_encode(beat) for beat in beats) + "]"
+    leases = [_lease(beat) for beat in beats]
+    encoded = "[" + ",".join(_encode(lease, beat) for lease, beat in zip(leases, beats, strict=True)) + "]"
     with database.statement() as transaction:
-        renewed = {row[0]: row[1:] for row in transaction.rows(HEARTBEAT, {"rows": encoded})}
-    missed = [beat for beat in beats if check_id(beat.job_id) not in renewed]
-    answers = {job_id: _renewed(job_id, *values) for job_id, values in renewed.items()}
+        renewed = transaction.rows(HEARTBEAT, {"rows": encoded})
+    # By the lease, not by the job: a batch may hold the beats of a job's holder and of its zombie.
+    current = {(row[0], row[1]): _renewed(row[0], *row[2:]) for row in renewed}
+    answers = {lease: current[lease[0], lease[2]] for lease in leases if (lease[0], lease[2]) in current}
+    missed = {lease: beat for lease, beat in zip(leases, beats, strict=True) if lease not in answers}
     if missed:
         with database.transaction() as transaction:
             answers |= _look_into(transaction, missed)
-    return [answers[check_id(beat.job_id)] for beat in beats]
+    return [answers[lease] for lease in leases]
+
+
+def _lease(beat: Beat) -> Lease:
+    attempt = check_integer(beat.attempt, "attempt", 0, 2**31 - 1)
+    return check_id(beat.job_id, "job_id"), attempt, digests.token_digest(beat.lease_token)
 
 
 def _renewed(job_id: str, expires_at: object, lease_seconds: float, cancel: object) -> Beaten:
     return Beaten(job_id, Status.APPLIED, rows.moment(expires_at), float(lease_seconds), cancel is not None)
 
 
-def _look_into(transaction: Transaction, missed: Sequence[Beat]) -> dict[str, Beaten]:
-    known = lost.look_into(transaction, (check_id(beat.job_id) for beat in missed))
-    answers: dict[str, Beaten] = {}
+def _look_into(transaction: Transaction, missed: Mapping[Lease, Beat]) -> dict[Lease, Beaten]:
+    known = lost.look_into(transaction, (job_id for job_id, _, _ in missed))
+    answers: dict[Lease, Beaten] = {}
     refused: list[lost.Refused] = []
-    for beat in missed:
-        job_id, digest = check_id(beat.job_id), digests.token_digest(beat.lease_token)
-        if known.holds(job_id, beat.attempt, digest):
-            answers[job_id] = Beaten(job_id, Status.BUSY)
+    for lease, beat in missed.items():
+        job_id, attempt, _digest = lease
+        if known.holds(*lease):
+            answers[lease] = Beaten(job_id, Status.BUSY)
             continue
-        reason = known.lease_reason(job_id, beat.attempt, digest)
-        answers[job_id] = Beaten(job_id, Status.REFUSED, reason=reason)
-        refused.append(lost.Refused(job_id, beat.attempt, Verb.HEARTBEAT, reason, beat.worker))
+        reason = known.lease_reason(*lease)
+        answers[lease] = Beaten(job_id, Status.REFUSED, reason=reason)
+        worker = None if beat.worker is None else storable_text(beat.worker, MAX_NAME)
+        refused.append(lost.Refused(job_id, attempt, Verb.HEARTBEAT, reason, worker))
     lost.record(transaction, refused)
     return answers
 
 
-def _encode(beat: Beat) -> str:
-    row = {
-        "id": check_id(beat.job_id, "job_id"),
-        "attempt": check_integer(beat.attempt, "attempt", 0, 2**31 - 1),
-        "token": digests.token_digest(beat.lease_token),
-        "progress": _checked_progress(beat.progress),
-    }
-    return encode_json(row)
+def _encode(lease: Lease, beat: Beat) -> str:
+    job_id, attempt, digest = lease
+    progress = _checked_progress(beat.progress)
+    return encode_json({"id": job_id, "attempt": attempt, "token": digest, "progress": progress})
 
 
 def _checked_progress(progress: object) -> object:

@@ -3,12 +3,16 @@
 Uniqueness is the database's unique index. A job that was not inserted because its key or id is taken is answered with
 the job that holds it; the holder's row is only read, never locked, so a user's long transaction blocks nobody. If the
 holder ended between the two statements, the insert is tried again.
+
+An insert waits for whoever else is inserting its key. Nobody waits in a circle because every batch takes its keys in
+one order; so a batch of our own that has to try again gives its keys back first and begins anew.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from holdfast.domain.errors import Conflict, StoreUnavailable
@@ -33,20 +37,32 @@ def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
     if len(jobs) == 1 and not _may_conflict(jobs[0]):
         with database.statement() as transaction:
             return _insert_plain(transaction, jobs)
-    with database.transaction() as transaction:
-        if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
+    if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
+        with database.transaction() as transaction:
             return _copy(transaction, jobs)
-        return enqueue_in(transaction, jobs)
+    for _ in range(TRIES):
+        with suppress(_KeyChangedHands), database.transaction() as transaction:
+            return _insert(transaction, jobs, tries=1)
+    raise StoreUnavailable("a unique key changed hands on every try; enqueue again")
 
 
 def enqueue_in(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """In a transaction that somebody else ends."""
-    answers: list[Enqueued] = []
-    for start in range(0, len(jobs), CHUNK):
-        chunk = jobs[start : start + CHUNK]
-        conflicting = any(_may_conflict(job) for job in chunk)
-        answers += _insert_unique(transaction, chunk) if conflicting else _insert_plain(transaction, chunk)
-    return answers
+    try:
+        return _insert(transaction, jobs, tries=TRIES)
+    except _KeyChangedHands:
+        raise StoreUnavailable("a unique key changed hands on every try; enqueue again") from None
+
+
+class _KeyChangedHands(Exception):
+    """The job that held a key ended before it could be read."""
+
+
+def _insert(transaction: Transaction, jobs: Sequence[NewJob], tries: int) -> list[Enqueued]:
+    if any(_may_conflict(job) for job in jobs):
+        return _insert_unique(transaction, jobs, tries)
+    chunks = [jobs[start : start + CHUNK] for start in range(0, len(jobs), CHUNK)]
+    return [answer for chunk in chunks for answer in _insert_plain(transaction, chunk)]
 
 
 def _may_conflict(job: NewJob) -> bool:
@@ -69,25 +85,61 @@ def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueu
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
 
 
-def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], tries: int) -> list[Enqueued]:
+    _refuse_taken_ids(transaction, jobs)
     answers: dict[int, Enqueued] = _reused(transaction, jobs)
     fresh = iter(new_ids(len(jobs)))
     ids = [job.id or next(fresh) for job in jobs]
-    for _ in range(TRIES):
-        # In one order everywhere: two batches that want the same keys wait for each other, not in a circle.
-        open_positions = sorted(
-            (n for n in range(len(jobs)) if n not in answers), key=lambda n: (jobs[n].task, jobs[n].key or "", ids[n])
-        )
-        if not open_positions:
+    order = sorted(range(len(jobs)), key=lambda n: (jobs[n].task, jobs[n].key or "", ids[n]))
+    for _ in range(tries):
+        positions = [n for n in order if n not in answers]
+        for start in range(0, len(positions), CHUNK):
+            _insert_or_find(transaction, jobs, ids, positions[start : start + CHUNK], answers)
+        if len(answers) == len(jobs):
             return [answers[n] for n in range(len(jobs))]
-        rows = _encode(((ids[n], jobs[n]) for n in open_positions), transaction.dialect)
-        inserted = {row[0] for row in transaction.rows(sql.INSERT, {"rows": rows})}
-        for n in open_positions:
-            if ids[n] in inserted:
-                answers[n] = Enqueued(ids[n], True, State.PENDING)
-                inserted.discard(ids[n])  # the same id twice in one batch: the second is a repetition
-        _find_holders(transaction, jobs, [n for n in open_positions if n not in answers], answers)
-    raise StoreUnavailable("a unique key changed hands on every try; enqueue again")
+    raise _KeyChangedHands
+
+
+def _refuse_taken_ids(transaction: Transaction, jobs: Sequence[NewJob]) -> None:
+    """Before anything is stored: an id stands for one spec, for ever."""
+    specs: dict[str, tuple[str, str | None]] = {}
+    for job in jobs:
+        if job.id is not None and specs.setdefault(job.id, (job.task, job.spec_hash)) != (job.task, job.spec_hash):
+            raise Conflict("id", f"{job.id} is given to two different jobs of this batch")
+    if not specs:
+        return
+    ids = json.dumps(list(specs))
+    for [job_id] in transaction.rows(sql.PRUNED, {"ids": ids}):
+        raise Conflict("id", f"{job_id} was a job that has since been pruned; use a new one")
+    for job_id, task, spec_hash in transaction.rows(sql.SPECS, {"ids": ids}):
+        if specs[job_id] != (task, spec_hash):
+            raise _taken(job_id, task)
+
+
+def _taken(job_id: str, task: str) -> Conflict:
+    return Conflict("id", f"{job_id} is taken by another job ({task}); use a new one")
+
+
+def _insert_or_find(
+    transaction: Transaction, jobs: Sequence[NewJob], ids: list[str], positions: list[int], answers: dict[int, Enqueued]
+) -> None:
+    first = _first_of_each(jobs, ids, positions)
+    rows = _encode(((ids[n], jobs[n]) for n in first), transaction.dialect)
+    inserted = {row[0] for row in transaction.rows(sql.INSERT, {"rows": rows})}
+    answers |= {n: Enqueued(ids[n], True, State.PENDING) for n in first if ids[n] in inserted}
+    _find_holders(transaction, jobs, [n for n in positions if n not in answers], answers)
+
+
+def _first_of_each(jobs: Sequence[NewJob], ids: list[str], positions: list[int]) -> list[int]:
+    """A batch may ask for one key or id several times: the first is inserted, the others find it."""
+    seen: set[tuple[str, ...]] = set()
+    first = []
+    for n in positions:
+        names = [("id", ids[n]), *([] if jobs[n].key is None else [("key", jobs[n].task, str(jobs[n].key))])]
+        if seen.isdisjoint(names):
+            first.append(n)
+        seen.update(names)
+    return first
 
 
 def _find_holders(
@@ -98,7 +150,7 @@ def _find_holders(
     wanted = [{"position": n, "id": jobs[n].id, "task": jobs[n].task, "unique_key": jobs[n].key} for n in positions]
     for n, job_id, state, task, spec_hash in transaction.rows(sql.EXISTING, {"rows": json.dumps(wanted)}):
         if job_id == jobs[n].id and (task, spec_hash) != (jobs[n].task, jobs[n].spec_hash):
-            raise Conflict("id", f"{job_id} is taken by another job ({task}); use a new one")
+            raise _taken(job_id, task)
         answers.setdefault(n, Enqueued(job_id, False, State(state)))
 
 

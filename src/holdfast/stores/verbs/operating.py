@@ -15,7 +15,7 @@ from holdfast.domain.names import check_id, check_integer, check_moment, check_n
 from holdfast.domain.spec import encode_json
 from holdfast.domain.views import SourceView
 from holdfast.stores.database import Database, Transaction
-from holdfast.stores.statements import limits, lost, operate
+from holdfast.stores.statements import limits, operate
 from holdfast.stores.statements.words import SQLITE, Statement
 from holdfast.stores.types import to_text
 from holdfast.stores.verbs.querying import source_view
@@ -26,7 +26,7 @@ _REQUEUEABLE = (State.FAILED, State.CANCELLED)
 
 
 def cancel(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
-    def explain(state: State, requested: bool) -> Operated:
+    def explain(state: State, requested: bool, _key_taken: bool) -> Operated:
         if state in CLAIMABLE:
             return Operated.BUSY
         if state is State.RUNNING:
@@ -37,10 +37,23 @@ def cancel(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
 
 
 def requeue(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
-    def explain(state: State, _requested: bool) -> Operated:
-        return Operated.KEY_TAKEN if state in _REQUEUEABLE else Operated.WRONG_STATE
+    """Jobs with a unique key go one by one. To take a key may mean to wait for somebody who is taking it too, and
+    who waits while he has others may wait in a circle."""
 
-    return _operate(database, operate.REQUEUE, job_ids, {"by": "operator"}, explain)
+    def explain(state: State, _requested: bool, key_taken: bool) -> Operated:
+        if state not in _REQUEUEABLE:
+            return Operated.WRONG_STATE
+        return Operated.KEY_TAKEN if key_taken else Operated.BUSY
+
+    ids = [check_id(job_id, "job_id") for job_id in job_ids]
+    with database.reading() as transaction:
+        with_keys = {row[0] for row in transaction.rows(operate.WITH_KEYS, {"ids": json.dumps(ids)})}
+    together = [job_id for job_id in ids if job_id not in with_keys]
+    answers: dict[str, OperatorAnswer] = {}
+    for batch in (together, *([job_id] for job_id in dict.fromkeys(ids) if job_id in with_keys)):
+        for answer in _operate(database, operate.REQUEUE, batch, {"by": "operator"}, explain):
+            answers[answer.job_id] = answer
+    return [answers[job_id] for job_id in ids]
 
 
 def _operate(
@@ -77,14 +90,14 @@ def _changed(database: Database, statement: Statement, parameters: dict[str, Any
 def _unchanged(transaction: Transaction, job_ids: Sequence[str], explain: Any) -> dict[str, OperatorAnswer]:
     if not job_ids:
         return {}
-    found = {row[0]: row for row in transaction.rows(lost.PRESENT, {"ids": json.dumps(list(job_ids))})}
+    found = {row[0]: row[1:] for row in transaction.rows(operate.PRESENT, {"ids": json.dumps(list(job_ids))})}
     answers = {}
     for job_id in job_ids:
         if job_id not in found:
             answers[job_id] = OperatorAnswer(job_id, Operated.NOT_FOUND)
             continue
-        _id, state, _attempt, _digest, requested = found[job_id]
-        answers[job_id] = OperatorAnswer(job_id, explain(State(state), bool(requested)), State(state))
+        state, requested, key_taken = found[job_id]
+        answers[job_id] = OperatorAnswer(job_id, explain(State(state), bool(requested), bool(key_taken)), State(state))
     return answers
 
 
@@ -125,7 +138,8 @@ def _source_value(field: str, value: Any, dialect: str) -> Any:
             return check_integer(value, field, 1 if field in _REQUIRED else 0, MAX_LIMIT)
         case ("float8", int() | float()) if not isinstance(value, bool) and 0 < value <= 1e9:
             return float(value)
-    raise InvalidInput(field, f"is not a {limits.SOURCE_LIMITS[field]} that makes sense here: {value!r}")
+    raise InvalidInput(field, f"must be {_WORDS[limits.SOURCE_LIMITS[field]]}, got {value!r}")
 
 
+_WORDS = {"boolean": "true or false", "float8": "a number above 0, or none for no limit"}
 _REQUIRED = ("burst", "breaker_threshold", "breaker_pause_seconds")

@@ -12,15 +12,26 @@ import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
-from holdfast.domain import digests
+from holdfast.domain import digests, durations
 from holdfast.domain.answers import Settled, Status, Verb
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import State
-from holdfast.domain.names import check_id, check_integer
-from holdfast.domain.outcome import Crashed, Ending, Failed, JobError, Outcome, Released, Report, Snoozed, Succeeded
-from holdfast.domain.retry import RetryPolicy
+from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
+from holdfast.domain.outcome import (
+    Cancelled,
+    Crashed,
+    Ending,
+    Failed,
+    JobError,
+    Outcome,
+    Released,
+    Report,
+    Snoozed,
+    Succeeded,
+)
+from holdfast.domain.retry import DEFAULT_RETRY, RetryPolicy
 from holdfast.domain.settle import Standing, Transition, cancelled_instead, settle
 from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
@@ -58,20 +69,28 @@ def settle_reports(database: Database, reports: Sequence[Report]) -> list[Settle
     checked = [check(report) for report in reports]
     if not checked:
         return []
-    # A batch may hold two words about one job; the first is applied, the others are judged after it.
-    first = list({report.job_id: report for report in reversed(checked)}.values())
-    applied = _apply_patiently(database, first)
-    answers = {id(report): applied.get(report.job_id) for report in first}
-    open_reports = [report for report in checked if answers.get(id(report)) is None]
+    answers: dict[int, Settled] = {}
+    for batch in _one_a_job(checked):
+        applied = _apply_patiently(database, batch)
+        answers |= {id(report): applied[report.job_id] for report in batch if report.job_id in applied}
+    open_reports = [report for report in checked if id(report) not in answers]
     if open_reports:
         with database.transaction() as transaction:
             answers |= _look_into(transaction, open_reports)
-    return [_present(answers[id(report)]) for report in checked]
+    return [answers[id(report)] for report in checked]
 
 
-def _present(answer: Settled | None) -> Settled:
-    assert answer is not None
-    return answer
+def _one_a_job(reports: Sequence[Checked]) -> list[list[Checked]]:
+    """Several words about one job are heard one after the other: the first that its lease allows is applied."""
+    batches: list[list[Checked]] = []
+    heard: dict[str, int] = {}
+    for report in reports:
+        turn = heard.get(report.job_id, 0)
+        heard[report.job_id] = turn + 1
+        if turn == len(batches):
+            batches.append([])
+        batches[turn].append(report)
+    return batches
 
 
 def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
@@ -122,8 +141,16 @@ def read_standings(transaction: Transaction, job_ids: Sequence[str]) -> dict[str
 
 def standing(row: Sequence[Any], dialect: str) -> Standing:
     failures, crashes, max_attempts, max_crashes, retry, cancel_requested = row
-    policy = RetryPolicy.from_json(rows.parsed(retry, dialect))
+    policy = _readable_policy(rows.parsed(retry, dialect))
     return Standing(failures, crashes, max_attempts, max_crashes, policy, bool(cancel_requested))
+
+
+def _readable_policy(stored: Any) -> RetryPolicy:
+    """An operator may have written anything there; no job and no neighbour of it may hang on that."""
+    try:
+        return RetryPolicy.from_json(stored)
+    except InvalidInput:
+        return DEFAULT_RETRY
 
 
 def _encode(report: Checked, transition: Transition) -> str:
@@ -163,9 +190,9 @@ def _still_held(transaction: Transaction, reports: Iterable[Checked]) -> set[str
     return {r.job_id for r in reports if known.holds(r.job_id, r.attempt, r.digest)}
 
 
-def _look_into(transaction: Transaction, reports: Sequence[Checked]) -> dict[int, Settled | None]:
+def _look_into(transaction: Transaction, reports: Sequence[Checked]) -> dict[int, Settled]:
     known = lost.look_into(transaction, (report.job_id for report in reports))
-    answers: dict[int, Settled | None] = {}
+    answers: dict[int, Settled] = {}
     refused: list[lost.Refused] = []
     for report in reports:
         answer = _judge(known, report)
@@ -204,27 +231,40 @@ def check(report: Report) -> Checked:
         digest=digests.token_digest(report.lease_token),
         report_digest=digest,
         outcome=outcome,
-        worker=report.worker,
-        usage=report.usage.to_json(),
+        worker=None if report.worker is None else storable_text(report.worker, MAX_NAME),
+        usage={name: _figure(value, name) for name, value in report.usage.to_json().items()},
         result=result,
     )
 
 
 def _storable(outcome: Outcome) -> Outcome:
-    """Error text comes from user code and must never keep a failure from being recorded: make it fit instead."""
+    """Text comes from user code and must never keep an outcome from being recorded: it is made to fit instead."""
     match outcome:
         case Failed(error=error, exit_code=exit_code):
             stack = None if error.stack is None else _text(error.stack)
-            return Failed(JobError(_text(error.code), _text(error.message), stack, bool(error.retryable)), exit_code)
+            error = JobError(_text(error.code), _text(error.message), stack, bool(error.retryable))
+            return Failed(error, _optional_figure(exit_code, "exit_code"))
         case Crashed(message=message, exit_code=exit_code, signal=signal):
-            return Crashed(_text(message), exit_code, signal)
-        case _:
+            return Crashed(_text(message), _optional_figure(exit_code, "exit_code"), _optional_figure(signal, "signal"))
+        case Released(reason=reason):
+            return Released(_text(reason))
+        case Snoozed(delay_seconds=delay, reason=reason):
+            return Snoozed(durations.seconds(delay, "delay_seconds"), _text(reason))
+        case Cancelled(reason=reason):
+            return Cancelled(_text(reason))
+        case Succeeded():
             return outcome
+        case _ as never:
+            assert_never(never)
 
 
 def _text(value: str) -> str:
-    clean = str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-    if len(clean) <= MAX_ERROR_TEXT:
-        return clean
-    half = MAX_ERROR_TEXT // 2
-    return f"{clean[:half]}\n… {len(clean) - MAX_ERROR_TEXT} characters left out …\n{clean[-half:]}"
+    return storable_text(value, MAX_ERROR_TEXT)
+
+
+def _optional_figure(value: int | None, field: str) -> int | None:
+    return None if value is None else _figure(value, field)
+
+
+def _figure(value: int, field: str) -> int:
+    return check_integer(value, field, -(2**63), 2**63 - 1)

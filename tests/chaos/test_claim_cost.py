@@ -99,6 +99,7 @@ OUTDATED = {
     "analysed when none was due": [(FINISHED, FEW_DUE)],
 }
 SUITE = Scale(many_due=(30_000,), future=30_000, closed=10_000, unknown=10_000, finished=50_000)
+SMALL = Scale(many_due=(10_000,), future=10_000, closed=10_000, unknown=10_000, finished=10_000)
 FULL = Scale(many_due=(100_000, 1_000_000), future=500_000, closed=100_000, unknown=100_000, finished=1_000_000)
 
 
@@ -225,7 +226,7 @@ def crowded_database(server: PostgresEndpoint, template: str) -> Iterator[str]:
 def test_claim_needs_no_fresh_statistics(postgres_server: PostgresEndpoint, postgres_template: str) -> None:
     """Right after a bulk insert the planner still believes what it last saw, and the claim is as cheap as ever."""
     figures: dict[str, list[int]] = {}
-    for name, crowd in SUITE.crowds().items():
+    for name, crowd in SMALL.crowds().items():
         for seen, analysed in OUTDATED.items():
             with crowded_database(postgres_server, postgres_template) as url:
                 fill(url, [(FINISHED, FEW_DUE)])  # so that no table is so small that to read all of it is best

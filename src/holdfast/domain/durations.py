@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from datetime import timedelta
 
 from holdfast.domain.errors import InvalidInput
@@ -20,9 +21,9 @@ def seconds(value: float | str | timedelta, field: str = "duration") -> float:
     """The duration in seconds; refuses what is negative, endless or longer than ten years."""
     result = _parse(value, field)
     if not math.isfinite(result) or result < 0:
-        raise InvalidInput(field, f"{_RULE}; it may not be negative or endless, got {value!r}")
+        raise InvalidInput(field, f"{_RULE}; it may not be negative or endless, got {result:g} s")
     if result > LONGEST_SECONDS:
-        raise InvalidInput(field, f"must be at most ten years, got {value!r}")
+        raise InvalidInput(field, f"must be at most ten years, got {result:g} s")
     return result
 
 
@@ -42,7 +43,7 @@ def _as_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:  # an integer of hundreds of digits
-        return math.inf
+        return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
 def _parse_text(text: str, field: str) -> float:

@@ -77,6 +77,8 @@ def _check_range(field: str, value: float, low: float, high: float) -> None:
 def _number(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(field, f"must be a number, got {value!r}")
+    if abs(value) > CAP_SECONDS:
+        raise InvalidInput(field, f"must be at most {CAP_SECONDS:g}")
     return float(value)
 
 

@@ -27,7 +27,7 @@ POSTGRES_UUID7 = (
     "substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6), "
     "52, 1), 53, 1), 'hex')::uuid"
 )
-_SQLITE_MILLISECONDS = "printf('%012x', cast((julianday('now') - 2440587.5) * 86400000 as integer))"
+_SQLITE_MILLISECONDS = "printf('%012x', strftime('%s', 'now') * 1000 + substr(strftime('%f', 'now'), 4))"
 SQLITE_UUID7 = (
     f"(substr({_SQLITE_MILLISECONDS}, 1, 8) || '-' || substr({_SQLITE_MILLISECONDS}, 9, 4) || '-7' || "
     "substr(lower(hex(randomblob(2))), 2) || '-' || substr('89ab', 1 + (abs(random()) % 4), 1) || "

@@ -29,10 +29,11 @@ def _tick(words: Words) -> str:
 
 
 def _note_outage(words: Words) -> str:
-    """For whoever is about to reap without being the reaper: a missed tick counts for it, too."""
+    """For whoever is about to reap without being the reaper: a missed tick counts for it, too; once."""
     return f"""
-        UPDATE holdfast_duties SET outage_ended_at = {words.now}, ticked_at = {words.now}
-        WHERE name = 'reaper' AND ticked_at < {_ago(words, "gap")}"""
+        UPDATE holdfast_duties SET outage_ended_at = {words.now}
+        WHERE name = 'reaper' AND ticked_at < {_ago(words, "gap")}
+          AND (outage_ended_at IS NULL OR outage_ended_at <= ticked_at)"""
 
 
 def _expired(words: Words) -> str:

@@ -50,7 +50,7 @@ def requeue(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
         with_keys = {row[0] for row in transaction.rows(operate.WITH_KEYS, {"ids": json.dumps(ids)})}
     together = [job_id for job_id in ids if job_id not in with_keys]
     answers: dict[str, OperatorAnswer] = {}
-    for batch in (together, *([job_id] for job_id in dict.fromkeys(ids) if job_id in with_keys)):
+    for batch in (together, *([job_id] for job_id in sorted(with_keys))):
         for answer in _operate(database, operate.REQUEUE, batch, {"by": "operator"}, explain):
             answers[answer.job_id] = answer
     return [answers[job_id] for job_id in ids]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.domain.answers import Beat
 from holdfast.domain.errors import (
     ConfigurationError,
     Conflict,
@@ -17,8 +18,9 @@ from holdfast.domain.errors import (
     StoreUnavailable,
     WrongState,
 )
-from holdfast.domain.job import Enqueued, Job, NewJob
+from holdfast.domain.job import Claimed, Enqueued, Job, NewJob
 from holdfast.domain.lifecycle import State
+from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Released, Report, Snoozed, Succeeded
 from holdfast.domain.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -27,18 +29,28 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Beat",
+    "Cancelled",
+    "Claimed",
     "ConfigurationError",
     "Conflict",
+    "Crashed",
     "Enqueued",
+    "Failed",
     "HoldfastError",
     "InvalidInput",
     "Job",
+    "JobError",
     "NewJob",
     "NotFound",
+    "Released",
+    "Report",
     "RetryPolicy",
     "SchemaMismatch",
+    "Snoozed",
     "State",
     "StoreUnavailable",
+    "Succeeded",
     "WrongState",
     "__version__",
     "open_store",

@@ -164,9 +164,7 @@ def test_server_survives_the_thread_that_started_it() -> None:
 @contextmanager
 def owner_of(module: str, server: str) -> Iterator[tuple[subprocess.Popen[str], psutil.Process, Path]]:
     script = OWNER_SCRIPT.format(module=module, server=server)
-    with subprocess.Popen(
-        [sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
-    ) as owner:
+    with subprocess.Popen([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pid, workdir = owner.stdout.readline().split()
         yield owner, psutil.Process(int(pid)), Path(workdir)
@@ -211,8 +209,7 @@ def test_two_requests_at_once_get_one_server(monkeypatch: pytest.MonkeyPatch) ->
     address, key = servers.serve()
     urls: list[str] = []
     workers = [
-        threading.Thread(target=lambda: urls.append(shared.RemoteServers(address, key).url("valkey")))
-        for _ in range(4)
+        threading.Thread(target=lambda: urls.append(shared.RemoteServers(address, key).url("valkey"))) for _ in range(4)
     ]
     for worker in workers:
         worker.start()

@@ -86,9 +86,7 @@ class PostgresServer(ThrowawayServer, PostgresEndpoint):
         self.port = free_port()
         PostgresEndpoint.__init__(
             self,
-            URL.create(
-                DRIVER, SUPERUSER, self._password, "127.0.0.1", self.port, database=MAINTENANCE_DATABASE
-            ),
+            URL.create(DRIVER, SUPERUSER, self._password, "127.0.0.1", self.port, database=MAINTENANCE_DATABASE),
         )
         self._settings = {**TEST_SETTINGS, **(settings or {})}
         found = bin_dir or find_bin_dir()

@@ -41,9 +41,7 @@ class ServerProcess:
         death_signal: signal.Signals,
     ) -> None:
         self._log = log
-        self._popen = _spawner(os.getpid()).spawn(
-            _Launch(_wrapped(command, account, death_signal), cwd=cwd, log=log)
-        )
+        self._popen = _spawner(os.getpid()).spawn(_Launch(_wrapped(command, account, death_signal), cwd=cwd, log=log))
 
     @property
     def pid(self) -> int:
@@ -138,9 +136,7 @@ def _spawner(_pid: int) -> _Spawner:
     return _Spawner()
 
 
-def _wrapped(
-    command: Sequence[str | Path], account: Account | None, death_signal: signal.Signals
-) -> list[str]:
+def _wrapped(command: Sequence[str | Path], account: Account | None, death_signal: signal.Signals) -> list[str]:
     uid, gid = ("-", "-") if account is None else (str(account.uid), str(account.gid))
     owner = str(os.getpid())
     # -I -S: the shim needs the standard library only, and starts faster so.

@@ -240,6 +240,6 @@ def test_nesting_is_bounded() -> None:
         check_json(deep, "x")
 
 
-def test_the_largest_integer_that_python_writes_is_accepted() -> None:
-    number = 10**4_299
+def test_an_integer_of_four_thousand_digits_is_accepted() -> None:
+    number = 10**4_200
     assert canonical_json([number]) == f"[{number}]".encode()

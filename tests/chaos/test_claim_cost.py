@@ -22,6 +22,7 @@ from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs.claiming import Claiming
 from tests.chaos.databases import connect, query
 from tests.servers.postgres import PostgresEndpoint
+from tests.servers.waiting import wait_until
 
 BATCHES = (10, 100)
 FEW_DUE = 1_000
@@ -31,6 +32,9 @@ KNOWN_TASK = "known"
 CLOSED_SOURCE = "closed"
 
 READY_INDEX = "holdfast_jobs_ready"
+OTHER_SESSIONS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
 READ_FROM_END_TO_END = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'holdfast_jobs'"
 
 Plan = dict[str, Any]
@@ -248,4 +252,6 @@ def test_worker_that_polled_an_empty_queue_is_ready_for_a_rush(postgres_url: str
     for _ in range(10):
         assert len(store.claim("worker", 10, [QUEUE], [KNOWN_TASK])) == 10
     store.close()
+    # A session hands in its statistics when it ends, a moment after it was closed.
+    wait_until(lambda: query(postgres_url, OTHER_SESSIONS) == [(0,)], what="the worker's session has ended")
     assert query(postgres_url, READ_FROM_END_TO_END) == [(0,)]

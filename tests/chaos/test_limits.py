@@ -72,8 +72,10 @@ def work(number: int, url: str, places: Path, limits: Sequence[Limit]) -> Diary:
         watchman = Watchman(store, places, limits)
         worker = Worker(store, f"worker-{number}")
         while batch := worker.next_batch(chance.randint(1, 10)):
-            watchman.watch(batch)
-            worker.settle((job, Succeeded() if chance.random() < 0.9 else Released()) for job in batch)
+            try:
+                watchman.watch(batch)
+            finally:  # or the others would wait for a lease that nobody ends
+                worker.settle((job, Succeeded() if chance.random() < 0.9 else Released()) for job in batch)
         return worker.diary
 
 

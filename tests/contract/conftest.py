@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 
 from holdfast.maintenance.verify import verify
+from holdfast.stores.guards.postgres import FOUNDATION
 from holdfast.stores.histories import Histories
 from holdfast.stores.postgres import open_postgres
+from holdfast.stores.schema import metadata
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
@@ -28,27 +31,41 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def migrated_template(postgres_server: PostgresEndpoint) -> Iterator[str]:
-    name = f"migrated_{uuid.uuid4().hex}"
+def migrated_database(postgres_server: PostgresEndpoint) -> Iterator[str]:
+    """Of this worker, for one test after the other: to empty it takes a fifth of the time of making another."""
+    name = f"contract_{uuid.uuid4().hex}"
     postgres_server.create_database(name)
     database = open_postgres(postgres_server.url(name))
     upgrade(database.engine)
     database.close()
-    yield name
+    yield postgres_server.url(name)
     postgres_server.drop_database(name)
 
 
+def make_empty(url: str) -> None:
+    """As if it had just been migrated, whatever the test before it did or left open."""
+    kept = ("holdfast_meta",)
+    tables = ", ".join(name for name in metadata.tables if name not in kept)
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")  # past the guards
+        connection.exec_driver_sql(f"TRUNCATE {tables}")
+        for function in FOUNDATION:
+            connection.exec_driver_sql(function)
+
+
 @pytest.fixture(params=DIALECTS)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "holdfast.db")
-        yield f"sqlite:///{tmp_path / 'holdfast.db'}"
-        return
-    server: PostgresEndpoint = request.getfixturevalue("postgres_server")
-    name = f"contract_{uuid.uuid4().hex}"
-    server.create_database(name, template=request.getfixturevalue("migrated_template"))
-    yield server.url(name)
-    server.drop_database(name)
+        return f"sqlite:///{tmp_path / 'holdfast.db'}"
+    url: str = request.getfixturevalue("migrated_database")
+    make_empty(url)
+    return url
 
 
 @pytest.fixture

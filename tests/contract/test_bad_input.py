@@ -98,7 +98,7 @@ BAD_JOBS: dict[str, tuple[dict[str, Any], str, str]] = {
     "retry with an unknown option": ({"retry": {"basis": 1}}, "retry", "unknown option 'basis'"),
     "retry that is a number": ({"retry": 5}, "retry", "must be a RetryPolicy"),
     "retry with jitter over 1": ({"retry": {"jitter": 1.5}}, "retry.jitter", "between 0 and 1"),
-    "retry beyond a day": ({"retry": {"base": "2d"}}, "retry.base", "between 0 and 86400"),
+    "retry beyond a day": ({"retry": {"base": "2d"}}, "retry.base", "86400"),
     "unknown option": ({"colour": "red"}, "colour", "unknown option; known are"),
 }
 

@@ -322,7 +322,10 @@ def test_limits_are_seen_by_a_store_that_did_not_set_them(store: SqlStore, open_
 
 def test_every_change_of_a_limit_is_on_the_record(store: SqlStore, by_hand: ByHand, clock: Clock) -> None:
     store.set_source("shop", max_concurrent=2, rate_limit_per_minute=30)
-    store.set_source("shop", enabled=False, paused_until=clock.now())
+    clock.move(1)
+    paused = clock.now()
+    store.set_source("shop", enabled=False, paused_until=paused)
+    clock.move(1)
     view = store.set_source("shop", burst=3)
     assert (view.name, view.enabled, view.max_concurrent, view.rate_limit_per_minute, view.burst) == (
         "shop",
@@ -331,12 +334,12 @@ def test_every_change_of_a_limit_is_on_the_record(store: SqlStore, by_hand: ByHa
         30.0,
         3,
     )
-    assert view.paused_until == clock.now()
+    assert view.paused_until == paused
     assert store.sources() == [view]
-    rows = by_hand("SELECT source, event, CAST(detail AS text) FROM holdfast_source_events ORDER BY id")
+    rows = by_hand("SELECT source, event, CAST(detail AS text) FROM holdfast_source_events ORDER BY at")
     assert [(source, event) for source, event, _ in rows] == [("shop", "limits_changed")] * 3
     assert '"max_concurrent":2' in rows[0][2]
-    assert clock.now().isoformat() in rows[1][2]
+    assert paused.isoformat() in rows[1][2]
     assert '"burst":3' in rows[2][2]
 
 

@@ -71,7 +71,7 @@ def a_psycopg_connection_with_client_cursors(url: str) -> Iterator[Any]:
 def a_connection_in_the_middle_of_work(url: str) -> Iterator[Any]:
     """One in which the user already works."""
     with a_connection(url) as connection:
-        connection.execute(text("CREATE TABLE orders (number integer)"))
+        connection.execute(text("CREATE TEMPORARY TABLE orders (number integer)"))
         connection.execute(text("INSERT INTO orders VALUES (1)"))
         yield connection
 

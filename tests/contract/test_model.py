@@ -270,8 +270,10 @@ class Machine(RuleBasedStateMachine):
         self.paused = False
 
     def note_outage(self) -> None:
-        if self.duty.ticked is not None and self.duty.ticked < self.now - GAP:
-            self.duty = Duty(self.now, self.now)
+        """A message that comes before the reaper is back: it counts one outage between two ticks."""
+        ticked, ended = self.duty.ticked, self.duty.outage_ended
+        if ticked is not None and ticked < self.now - GAP and (ended is None or ended <= ticked):
+            self.duty.outage_ended = self.now
 
     def take(self, job: ModelJob, claimed: Claimed, worker: str) -> None:
         job.claim(claimed.lease_token, self.now + job.lease_seconds)

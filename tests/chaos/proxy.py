@@ -1,0 +1,81 @@
+"""A way to the database on which an answer can get lost: the server has done it, and nobody was told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import make_url
+
+CHUNK = 65_536
+
+
+class ForgetfulProxy:
+    """Passes everything on, until it has been told to lose the answer to a statement: then it cuts the connection."""
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        self._server = (parsed.host or "127.0.0.1", parsed.port or 5432)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        port = self._listener.getsockname()[1]
+        self.url = parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+        self._marker: bytes | None = None
+        self.lost = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose_answer_to(self, marker: bytes) -> None:
+        """Of the next statement whose text contains this."""
+        self._marker = marker
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # the listener was closed
+            while True:
+                client, _address = self._listener.accept()
+                line = _Line(self, client, socket.create_connection(self._server))
+                threading.Thread(target=line.carry_questions, daemon=True).start()
+                threading.Thread(target=line.carry_answers, daemon=True).start()
+
+    def is_to_be_lost(self, question: bytes) -> bool:
+        if self._marker is None or self._marker not in question:
+            return False
+        self._marker = None
+        self.lost += 1
+        return True
+
+
+class _Line:
+    def __init__(self, proxy: ForgetfulProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._answer_is_lost = False
+
+    def carry_questions(self) -> None:
+        with suppress(OSError):
+            while question := self._client.recv(CHUNK):
+                self._answer_is_lost |= self._proxy.is_to_be_lost(question)
+                self._server.sendall(question)
+        self._cut()
+
+    def carry_answers(self) -> None:
+        with suppress(OSError):
+            while (answer := self._server.recv(CHUNK)) and not self._answer_is_lost:
+                self._client.sendall(answer)
+        self._cut()
+
+    def _cut(self) -> None:
+        for end in (self._client, self._server):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()

@@ -1,0 +1,122 @@
+"""The database has committed, and the answer got lost on the way: whoever asks again is told what was done."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.domain.answers import Beat, Operated, Status
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.job import Claimed, NewJob
+from holdfast.domain.lifecycle import State
+from holdfast.domain.outcome import Failed, JobError, Outcome, Released, Report, Succeeded
+from holdfast.stores.sql_store import SqlStore
+from tests.chaos.databases import assert_verified, opened, query
+from tests.chaos.proxy import ForgetfulProxy
+
+JOB_ID = "0199a2b0-0000-7000-8000-000000000001"
+WRITES = b"UPDATE holdfast_jobs"
+COMMITS = b"COMMIT"
+EVENTS = "SELECT event FROM holdfast_events ORDER BY seq"
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[ForgetfulProxy]:
+    with ForgetfulProxy(postgres_url) as proxy:
+        yield proxy
+        assert proxy.lost == 1
+
+
+@pytest.fixture
+def store(proxy: ForgetfulProxy) -> Iterator[SqlStore]:
+    with opened(proxy.url) as store:
+        yield store
+
+
+@pytest.fixture
+def lease(postgres_store: SqlStore) -> Claimed:
+    postgres_store.enqueue(NewJob(task="work", id=JOB_ID))
+    [lease] = postgres_store.claim("worker", 1)
+    return lease
+
+
+def events(url: str) -> list[str]:
+    return [event for (event,) in query(url, EVENTS)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer_to", "event"),
+    [
+        pytest.param(Succeeded({"n": 1}), WRITES, "succeeded", id="success"),
+        pytest.param(Failed(JobError("flaky", "try again")), COMMITS, "retry_scheduled", id="failure"),
+        pytest.param(Released(), COMMITS, "released", id="release"),
+    ],
+)
+def test_report_that_was_applied_is_replayed(
+    outcome: Outcome,
+    answer_to: bytes,
+    event: str,
+    lease: Claimed,
+    store: SqlStore,
+    proxy: ForgetfulProxy,
+    postgres_url: str,
+) -> None:
+    report = Report(lease.job_id, lease.attempt, lease.lease_token, outcome, "worker")
+    proxy.lose_answer_to(answer_to)
+    with pytest.raises(StoreUnavailable):
+        store.settle([report])
+    assert events(postgres_url) == ["enqueued", "claimed", event]
+    [again] = store.settle([report])
+    assert (again.status, again.event) == (Status.REPLAYED, event)
+    assert events(postgres_url) == ["enqueued", "claimed", event]
+    assert store.refusals() == []
+    assert_verified(postgres_url)
+
+
+def test_heartbeat_may_be_sent_again(lease: Claimed, store: SqlStore, proxy: ForgetfulProxy) -> None:
+    beat = Beat(lease.job_id, lease.attempt, lease.lease_token)
+    proxy.lose_answer_to(WRITES)
+    with pytest.raises(StoreUnavailable):
+        store.heartbeat([beat])
+    assert store.job(JOB_ID).heartbeat_at is not None
+    assert [answer.status for answer in store.heartbeat([beat])] == [Status.APPLIED]
+
+
+def test_enqueue_under_an_id_of_ones_own_makes_one_job(
+    store: SqlStore, proxy: ForgetfulProxy, postgres_url: str
+) -> None:
+    job = NewJob(task="work", id=JOB_ID)
+    proxy.lose_answer_to(COMMITS)
+    with pytest.raises(StoreUnavailable):
+        store.enqueue(job)
+    assert events(postgres_url) == ["enqueued"]
+    again = store.enqueue(job)
+    assert (again.id, again.created) == (JOB_ID, False)
+    assert events(postgres_url) == ["enqueued"]
+
+
+def test_claim_that_nobody_heard_of_is_held_by_nobody_else_and_reaped_in_time(
+    store: SqlStore, postgres_store: SqlStore, proxy: ForgetfulProxy, postgres_url: str
+) -> None:
+    postgres_store.enqueue(NewJob(task="work", id=JOB_ID))
+    proxy.lose_answer_to(WRITES)
+    with pytest.raises(StoreUnavailable):
+        store.claim("worker", 1)
+    assert store.job(JOB_ID).state is State.RUNNING
+    assert store.claim("worker", 1) == []
+    assert store.reap("reaper", period=0).settled == ()
+    query(postgres_url, "UPDATE holdfast_jobs SET lease_expires_at = clock_timestamp() - interval '1 s'")
+    assert [settled.job_id for settled in store.reap("reaper", period=0).settled] == [JOB_ID]
+    [again] = store.claim("worker", 1)
+    assert again.attempt == 2
+    assert_verified(postgres_url)
+
+
+def test_cancel_may_be_sent_again(
+    store: SqlStore, postgres_store: SqlStore, proxy: ForgetfulProxy, postgres_url: str
+) -> None:
+    postgres_store.enqueue(NewJob(task="work", id=JOB_ID))
+    proxy.lose_answer_to(WRITES)
+    with pytest.raises(StoreUnavailable):
+        store.cancel([JOB_ID])
+    assert [answer.did for answer in store.cancel([JOB_ID])] == [Operated.CANCELLED]
+    assert events(postgres_url) == ["enqueued", "cancelled"]

@@ -66,6 +66,17 @@ def buffers(plan: dict[str, Any]) -> int:
     return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
 
 
+def remove(store: SqlStore, where: str) -> None:
+    """Take a kind of job away again, so that each is measured by itself."""
+    _execute(
+        store,
+        "BEGIN",
+        "SET LOCAL session_replication_role = replica",
+        f"DELETE FROM holdfast_jobs WHERE {where}",
+        "COMMIT",
+    )
+
+
 def run(databases: Databases, *, scale: float = 1.0) -> str:
     rows: list[list[object]] = []
 
@@ -83,16 +94,20 @@ def run(databases: Databases, *, scale: float = 1.0) -> str:
         fill(store, sized(99_000))
         note(store, f"{sized(100_000):,} due")
         fill(store, sized(900_000))
-        note(store, f"{sized(1_000_000):,} due")
+        due = f"{sized(1_000_000):,} due"
+        note(store, due)
         fill(store, sized(500_000), priority="100", run_after="now() + interval '7 days'")
-        note(store, f"+ {sized(500_000):,} at top priority, due next week")
+        note(store, f"{due}, {sized(500_000):,} more at top priority for next week")
+        remove(store, "priority = 100")
         _execute(store, "INSERT INTO holdfast_sources (name, enabled) VALUES ('closed', false)")
         fill(store, sized(100_000), source="'closed'", priority="50")
-        note(store, f"+ {sized(100_000):,} of a closed source")
+        note(store, f"{due}, {sized(100_000):,} more of a closed source")
+        remove(store, "priority = 50")
         fill(store, sized(100_000), task="'unknown'", priority="50")
-        note(store, f"+ {sized(100_000):,} of an unknown task")
+        note(store, f"{due}, {sized(100_000):,} more of an unknown task")
+        remove(store, "priority = 50")
         fill_finished(store, sized(1_000_000))
-        note(store, f"+ {sized(1_000_000):,} finished")
+        note(store, f"{due}, {sized(1_000_000):,} finished")
     headings = ["jobs in the table", *(f"buffers, batch {b}" for b in BATCHES), *(f"ms, batch {b}" for b in BATCHES)]
     spread = [_spread([int(str(row[column])) for row in rows]) for column in range(1, 1 + len(BATCHES))]
     rows.append(["largest / smallest", *spread, *[""] * len(BATCHES)])

@@ -99,7 +99,6 @@ class Scale:
 
 OUTDATED = {
     "never analysed": [],
-    "analysed when few were due": [(DUE, FEW_DUE)],
     "analysed when none was due": [(FINISHED, FEW_DUE)],
 }
 SUITE = Scale(many_due=(30_000,), future=30_000, closed=10_000, unknown=10_000, finished=50_000)

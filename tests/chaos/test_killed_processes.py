@@ -10,7 +10,7 @@ from tests.chaos.databases import assert_verified, opened, query
 from tests.chaos.toil import Toiler, acknowledged_in, assert_nothing_lost, finish
 from tests.servers.waiting import wait_until
 
-WAVES = 4
+WAVES = 3
 VICTIMS = 4
 MOST_LINES = 60
 LEASE_SECONDS = 0.2

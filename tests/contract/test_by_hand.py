@@ -4,14 +4,27 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from holdfast.domain.answers import Status
 from holdfast.domain.lifecycle import MANUAL_EVENTS, TERMINAL, State
 from holdfast.domain.outcome import Released, Succeeded
 from holdfast.stores.ids import new_ids
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import FAR, ByHand, Clock, on_postgres, on_sqlite
-from tests.contract.steps import claim, claim_ids, enqueue, history, job_in, new, settle, settle_well, start
+from tests.contract.steps import (
+    BROKEN,
+    claim,
+    claim_ids,
+    enqueue,
+    history,
+    job_in,
+    new,
+    reap,
+    settle,
+    settle_well,
+    start,
+)
 
 LEASE = f"lease_token = 'typed', lease_expires_at = '{FAR}'"
 
@@ -440,7 +453,107 @@ def test_ignoring_a_conflict_is_no_way_around_the_guard(store: SqlStore, by_hand
         by_hand("UPDATE OR IGNORE holdfast_jobs SET state = 'pending'")
 
 
+# SQLite's columns take any kind of value, Postgres's do not
+WRONG_KINDS = {
+    "a time as SQLite writes it": "run_after = datetime('now', '+1 hour')",  # as text it is before any of today's
+    "a time in words": "run_after = 'tomorrow'",
+    "a time as a number": "run_after = 1.7e9",
+    "a number in words": "max_attempts = 'many'",
+    "another number in words": "max_crashes = 'some'",
+    "a duration in words": "lease_seconds = 'long'",
+    "a time limit in words": "timeout_seconds = 'none'",
+    "a name that is no text": "queue = x'00ff'",
+}
+
+
+@on_sqlite
+@pytest.mark.parametrize("change", WRONG_KINDS.values(), ids=WRONG_KINDS.keys())
+def test_a_value_of_the_wrong_kind_is_refused(store: SqlStore, by_hand: ByHand, change: str) -> None:
+    """Each of these, once stored, stops a claim, the reaper or a listing for all jobs, or runs a job too early."""
+    enqueue(store)
+    start(store)
+    with by_hand.refused():
+        by_hand(f"UPDATE holdfast_jobs SET {change}")
+    column, _, value = change.partition(" = ")
+    with by_hand.refused():
+        by_hand(f"INSERT INTO holdfast_jobs (task, {column}) VALUES ('add', {value})")
+
+
+@on_sqlite
+def test_a_time_in_the_store_s_own_format_is_taken(store: SqlStore, by_hand: ByHand, clock: Clock) -> None:
+    job_id = enqueue(store)
+    by_hand("UPDATE holdfast_jobs SET run_after = strftime('%Y-%m-%dT%H:%M:%f', 'now', '+1 hour') || '000Z'")
+    assert claim_ids(store) == []
+    clock.move(3_660)
+    assert claim_ids(store) == [job_id]
+
+
 # The engine and the hand together
+
+ODD_VALUES = [
+    "run_after = 'infinity'",
+    "run_after = '-infinity'",
+    "run_after = '12000-01-01'",
+    "run_after = '0044-03-15 BC'",
+    "run_after = 'tomorrow'",
+    "cancel_requested_at = 'infinity'",
+    "lease_seconds = 'Infinity'",
+    "lease_seconds = 'NaN'",
+    "lease_seconds = 'long'",
+    "lease_seconds = 1e300",
+    "lease_seconds = 1e12",
+    "timeout_seconds = 'NaN'",
+    "max_attempts = 'many'",
+    "max_attempts = 2147483647",
+    "max_crashes = 'some'",
+    'retry = \'{"base": 1e999, "jitter": 5}\'',
+    "retry = '\"often\"'",
+    'payload = \'{"a": "\\u0000", "b": 1e999}\'',
+    "progress = '\"\\ud800\"'",
+]
+
+
+@pytest.mark.parametrize("change", ODD_VALUES)
+def test_whatever_is_typed_into_a_job_it_does_not_stop_the_others(
+    store: SqlStore, by_hand: ByHand, clock: Clock, change: str
+) -> None:
+    """Refused or taken: listings can be read, neighbours are claimed and reach their worker, and the reaper reaps."""
+    odd, lost = start(store, "odd"), start(store)
+    enqueue(store, "odd", priority=100)
+    plain = enqueue(store)
+    with suppress(DBAPIError):
+        by_hand(f"UPDATE holdfast_jobs SET {change} WHERE task = 'odd'")
+    assert plain in claim_ids(store)
+    assert len(store.jobs().items) == 4
+    assert [queue.name for queue in store.queues()] == ["default"]
+    assert settle(store, odd, BROKEN).status is Status.APPLIED
+    clock.move(61)
+    assert store.stuck() == []
+    assert {lost.job_id, plain} <= {settled.job_id for settled in reap(store).settled}
+    assert len(store.jobs().items) == 4
+
+
+@on_postgres
+def test_upserts_and_merges_leave_their_audit_rows(store: SqlStore, by_hand: ByHand) -> None:
+    first, second = enqueue(store), enqueue(store)
+    by_hand(
+        "INSERT INTO holdfast_jobs (id, task) VALUES (:id, 'add') ON CONFLICT (id) DO UPDATE SET state = 'cancelled'",
+        id=first,
+    )
+    assert history(store, first) == ["enqueued", "cancelled"]
+    by_hand(
+        "WITH again AS (UPDATE holdfast_jobs SET state = 'pending' WHERE id = :id RETURNING id)"
+        " INSERT INTO holdfast_jobs (task) SELECT 'more' FROM again",
+        id=first,
+    )
+    assert history(store, first) == ["enqueued", "cancelled", "requeued"]
+    assert len(store.jobs(task="more").items) == 1
+    [(version,)] = by_hand("SELECT current_setting('server_version_num')")
+    if int(version) >= 150_000:
+        merge = f"MERGE INTO holdfast_jobs j USING (SELECT uuid '{second}' AS id) s ON j.id = s.id WHEN MATCHED THEN"
+        by_hand(f"{merge} UPDATE SET state = 'cancelled'")
+        by_hand(f"{merge} DELETE")
+        assert history(store, second) == ["enqueued", "cancelled", "pruned"]
 
 
 def test_work_goes_on_around_hand_typed_updates(store: SqlStore, by_hand: ByHand) -> None:

@@ -466,7 +466,7 @@ class Machine(RuleBasedStateMachine):
                 self.type(job, to)
         else:
             with pytest.raises(IntegrityError, match="holdfast"):
-                self.by_hand(f"UPDATE holdfast_jobs SET {to} = {to} + 1 WHERE id = '{job.id}'")
+                self.by_hand(f"UPDATE holdfast_jobs SET {to} = {to} + 2 WHERE id = '{job.id}'")
 
     def type(self, job: ModelJob, target: State) -> None:
         lease = f", lease_token = 'typed', lease_expires_at = '{FAR}'" if target is State.RUNNING else ""

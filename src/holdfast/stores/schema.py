@@ -10,10 +10,13 @@ holds only claimable rows, grouped by lane, so that a claim never walks over wha
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Float,
     Index,
     Integer,
@@ -101,61 +104,28 @@ jobs = Table(
     },
 )
 
-Index(
-    "holdfast_jobs_ready",
+
+def _partial_index(name: str, where: str, *columns: ColumnElement[Any], unique: bool = False) -> None:
+    Index(f"holdfast_jobs_{name}", *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
+
+
+_partial_index(
+    "ready",
+    CLAIMABLE_SQL,
     jobs.c.queue,
     jobs.c.priority.desc(),
     jobs.c.task,
     literal_column(SOURCE_LANE),
     jobs.c.run_after,
     jobs.c.id,
-    _table=jobs,
-    postgresql_where=text(CLAIMABLE_SQL),
-    sqlite_where=text(CLAIMABLE_SQL),
 )
-Index(
-    "holdfast_jobs_running",
-    jobs.c.queue,
-    jobs.c.id,
-    postgresql_where=text("state = 'running'"),
-    sqlite_where=text("state = 'running'"),
-)
-Index(
-    "holdfast_jobs_source_running",
-    jobs.c.source,
-    postgresql_where=text("state = 'running' AND source IS NOT NULL"),
-    sqlite_where=text("state = 'running' AND source IS NOT NULL"),
-)
-# Only jobs with a source pay for this one: it tells a claim which sources have work waiting.
-Index(
-    "holdfast_jobs_source_ready",
-    jobs.c.source,
-    jobs.c.queue,
-    jobs.c.run_after,
-    postgresql_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
-    sqlite_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
-)
-Index(
-    "holdfast_jobs_unique",
-    jobs.c.task,
-    jobs.c.unique_key,
-    unique=True,
-    postgresql_where=text(f"unique_key IS NOT NULL AND {in_states(ACTIVE)}"),
-    sqlite_where=text(f"unique_key IS NOT NULL AND {in_states(ACTIVE)}"),
-)
-Index(
-    "holdfast_jobs_reuse",
-    jobs.c.spec_hash,
-    jobs.c.finished_at,
-    postgresql_where=text("state = 'succeeded' AND spec_hash IS NOT NULL"),
-    sqlite_where=text("state = 'succeeded' AND spec_hash IS NOT NULL"),
-)
-Index(
-    "holdfast_jobs_dead",
-    jobs.c.id,
-    postgresql_where=text("state = 'failed'"),
-    sqlite_where=text("state = 'failed'"),
-)
+_partial_index("running", "state = 'running'", jobs.c.queue, jobs.c.id)
+# Only jobs with a source pay for these two: they tell a claim which sources have work waiting, and how much they run.
+_partial_index("source_ready", f"source IS NOT NULL AND {CLAIMABLE_SQL}", jobs.c.source, jobs.c.queue, jobs.c.run_after)
+_partial_index("source_running", "state = 'running' AND source IS NOT NULL", jobs.c.source)
+_partial_index("unique", f"unique_key IS NOT NULL AND {in_states(ACTIVE)}", jobs.c.task, jobs.c.unique_key, unique=True)
+_partial_index("reuse", "state = 'succeeded' AND spec_hash IS NOT NULL", jobs.c.spec_hash, jobs.c.finished_at)
+_partial_index("dead", "state = 'failed'", jobs.c.id)
 
 events = Table(
     "holdfast_events",

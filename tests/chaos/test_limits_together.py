@@ -19,9 +19,9 @@ def test_limit_of_three_is_used_up_and_not_exceeded(
 ) -> None:
     limits = [Limit("source", "narrow", 3), Limit("queue", "triple", 3)]
     places = prepare(store, tmp_path, limits)
-    enqueue(store, 200, source="narrow")
-    enqueue(store, 200, queues=["triple"])
-    assert_kept(store_url, limits, crew.run(work, store_url, places, limits), 400)
+    enqueue(store, 150, source="narrow")
+    enqueue(store, 150, queues=["triple"])
+    assert_kept(store_url, limits, crew.run(work, store_url, places, limits), 300)
 
 
 def test_job_under_two_limits_obeys_both(store: SqlStore, store_url: str, crew: Crew, tmp_path: Path) -> None:
@@ -48,17 +48,17 @@ def test_limit_that_is_lowered_while_everybody_claims(
 ) -> None:
     wide, narrow = Limit(column, "narrow", 4), Limit(column, "narrow", 1)
     places = prepare(store, tmp_path, [wide])
-    enqueue(store, 300, source="narrow" if column == "source" else None, queues=["narrow"])
+    enqueue(store, 200, source="narrow" if column == "source" else None, queues=["narrow"])
     with crew.working(work, store_url, places, [wide]) as fleet:
-        wait_until(lambda: store.counts().get("succeeded", 0) >= 50, what="the work is under way")
+        wait_until(lambda: store.counts().get("succeeded", 0) >= 30, what="the work is under way")
         narrow.impose(store)
         [(lowered,)] = query(store_url, f"SELECT {now(store_url)}")
-        assert store.counts().get("succeeded", 0) < 300
+        assert store.counts().get("succeeded", 0) < 200
         diaries = fleet.results()
     attempts = stretches(store_url, narrow)
     assert most_at_once(attempts) <= wide.most
     assert most_at_once(attempts, since=lowered) == narrow.most
-    assert store.counts() == {"succeeded": 300}
+    assert store.counts() == {"succeeded": 200}
     assert_log_agrees(store_url, diaries)
     assert_verified(store_url)
 

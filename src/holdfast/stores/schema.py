@@ -94,7 +94,17 @@ jobs = Table(
     CheckConstraint(f"({in_states(TERMINAL)}) = (finished_at IS NOT NULL)", name="holdfast_jobs_finished"),
     CheckConstraint("priority BETWEEN -100 AND 100", name="holdfast_jobs_priority"),
     CheckConstraint("task <> '' AND queue <> ''", name="holdfast_jobs_names"),
-    CheckConstraint("max_attempts >= 1 AND max_crashes >= 1 AND lease_seconds > 0", name="holdfast_jobs_budgets"),
+    # Bounds for what is typed by hand: an endless lease or a time beyond what drivers can read would stop everybody.
+    CheckConstraint(
+        "max_attempts >= 1 AND max_crashes >= 1 AND lease_seconds > 0 AND lease_seconds <= 315360000",
+        name="holdfast_jobs_budgets",
+    ),
+    CheckConstraint("timeout_seconds > 0 AND timeout_seconds <= 315360000", name="holdfast_jobs_timeout"),
+    CheckConstraint(
+        "run_after >= '0001-01-01T00:00:00.000000Z' AND run_after <= '9999-12-31T23:59:59.999999Z'"
+        " AND coalesce(cancel_requested_at, run_after) <= '9999-12-31T23:59:59.999999Z'",
+        name="holdfast_jobs_times",
+    ),
     postgresql_with={
         # Room on every page for the next version of a row: heartbeats then never leave their page.
         "fillfactor": "80",

@@ -57,6 +57,9 @@ BEGIN
   ELSIF NEW.state <> 'running' THEN
     NEW.lease_owner := NULL; NEW.lease_token := NULL; NEW.lease_expires_at := NULL;
   END IF;
+  IF NEW.cancel_requested_at IS NOT NULL AND OLD.cancel_requested_at IS NULL THEN
+    NEW.cancel_requested_at := NEW.updated_at;
+  END IF;
   IF {rules.CHARGES_FAILURE} THEN
     NEW.failures := OLD.failures + 1;
   END IF;

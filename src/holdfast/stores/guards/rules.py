@@ -48,6 +48,7 @@ UNCHANGED = (
     f"NEW.seq = OLD.seq AND NEW.state = OLD.state AND NEW.transition = OLD.transition AND {_UNCHARGED}"
     f" AND NEW.updated_at = OLD.updated_at AND {_SAME_LEASE}"
     " AND (NEW.finished_at = OLD.finished_at OR (NEW.finished_at IS NULL AND OLD.finished_at IS NULL))"
+    " AND (NEW.cancel_requested_at IS NULL) = (OLD.cancel_requested_at IS NULL)"
 )
 LEGAL_MOVE = (
     "NEW.seq = OLD.seq + 1 AND NEW.updated_at >= OLD.updated_at AND CASE NEW.transition\n"

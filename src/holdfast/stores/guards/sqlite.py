@@ -36,11 +36,23 @@ _COMPLETED = {
         f"CASE WHEN {rules.REQUEUES} THEN 0 WHEN {rules.CHARGES_FAILURE} THEN OLD.failures + 1 ELSE NEW.failures END"
     ),
     "crashes": f"CASE WHEN {rules.REQUEUES} THEN 0 ELSE NEW.crashes END",
-    "cancel_requested_at": f"CASE WHEN {rules.REQUEUES} THEN NULL ELSE NEW.cancel_requested_at END",
+    "cancel_requested_at": (
+        f"CASE WHEN {rules.REQUEUES} THEN NULL WHEN NEW.cancel_requested_at IS NULL THEN NULL"
+        f" WHEN OLD.cancel_requested_at IS NULL THEN {_LATER} ELSE OLD.cancel_requested_at END"
+    ),
     "finished_at": (f"CASE WHEN {rules.ENDS} THEN {_LATER} WHEN {rules.REQUEUES} THEN NULL ELSE NEW.finished_at END"),
 }
 
 
+# SQLite's columns take any kind of value; a word in the place of a number would stop the claims of all.
+_TIME_PATTERN = "0000-00-00T00:00:00.000000Z".replace("0", "[0-9]")
+_RIGHT_KINDS = (
+    "typeof(NEW.task) = 'text' AND typeof(NEW.queue) = 'text' AND typeof(NEW.priority) = 'integer'"
+    " AND typeof(NEW.max_attempts) = 'integer' AND typeof(NEW.max_crashes) = 'integer'"
+    " AND typeof(NEW.lease_seconds) IN ('integer', 'real')"
+    " AND typeof(NEW.timeout_seconds) IN ('null', 'integer', 'real')"
+    f" AND NEW.run_after GLOB '{_TIME_PATTERN}'"
+)
 _KEY_TAKEN = f"""(NEW.unique_key IS NOT NULL AND {schema.in_states(ACTIVE, "NEW.state")} AND EXISTS (
     SELECT 1 FROM holdfast_jobs other WHERE other.task = NEW.task AND other.unique_key = NEW.unique_key
       AND other.unique_key IS NOT NULL AND {schema.in_states(ACTIVE, "other.state")} AND other.id <> NEW.id))"""
@@ -73,8 +85,13 @@ def _triggers() -> dict[str, str]:
         "holdfast_guard_insert": f"""
   BEFORE INSERT ON holdfast_jobs
   WHEN ({rules.FRESH_ROW} AND typeof(NEW.id) = 'text' AND length(NEW.id) = 36 AND NEW.id = lower(NEW.id)
-        AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') IS NOT TRUE BEGIN
+        AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object' AND {_RIGHT_KINDS}) IS NOT TRUE BEGIN
     {_refusal("a job is inserted as pending, with a JSON object as payload and a UUID as id")}
+  END""",
+        "holdfast_guard_kinds": f"""
+  BEFORE UPDATE OF task, queue, priority, run_after, max_attempts, max_crashes, lease_seconds, timeout_seconds
+  ON holdfast_jobs WHEN ({_RIGHT_KINDS}) IS NOT TRUE BEGIN
+    {_refusal("a column was given the wrong kind of value; times look like 2026-11-15T20:50:59.123456Z")}
   END""",
         "holdfast_guard_payload": f"""
   BEFORE UPDATE OF payload ON holdfast_jobs

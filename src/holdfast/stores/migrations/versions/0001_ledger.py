@@ -98,7 +98,14 @@ def create_jobs() -> None:
         sa.CheckConstraint("priority BETWEEN -100 AND 100", name="holdfast_jobs_priority"),
         sa.CheckConstraint("task <> '' AND queue <> ''", name="holdfast_jobs_names"),
         sa.CheckConstraint(
-            "max_attempts >= 1 AND max_crashes >= 1 AND lease_seconds > 0", name="holdfast_jobs_budgets"
+            "max_attempts >= 1 AND max_crashes >= 1 AND lease_seconds > 0 AND lease_seconds <= 315360000",
+            name="holdfast_jobs_budgets",
+        ),
+        sa.CheckConstraint("timeout_seconds > 0 AND timeout_seconds <= 315360000", name="holdfast_jobs_timeout"),
+        sa.CheckConstraint(
+            "run_after >= '0001-01-01T00:00:00.000000Z' AND run_after <= '9999-12-31T23:59:59.999999Z'"
+            " AND coalesce(cancel_requested_at, run_after) <= '9999-12-31T23:59:59.999999Z'",
+            name="holdfast_jobs_times",
         ),
         postgresql_with={
             "fillfactor": "80",

@@ -64,7 +64,7 @@ class Claiming:
         wanted = _checked(worker, limit, queues, tasks)
         if wanted.queues == () or wanted.tasks == ():
             return []
-        if self._limits() or self._database.dialect != POSTGRES:
+        if self._database.dialect != POSTGRES or self._limits():
             with self._database.transaction() as transaction:
                 return _claim_governed(transaction, wanted, read_admission(transaction, wanted.queues))
         return self._claim_ungoverned(wanted)
@@ -91,7 +91,7 @@ class Claiming:
 
     def _limits(self) -> bool:
         if time.monotonic() - self._limits_looked_at > LIMITS_REMEMBERED_SECONDS:
-            with self._database.statement() as transaction:
+            with self._database.reading() as transaction:
                 self._limits_exist = bool(transaction.rows(admission.ANY_LIMITS)[0][0])
             self._limits_looked_at = time.monotonic()
         return self._limits_exist

@@ -1,8 +1,8 @@
 """SQLite: WAL, every write transaction begins IMMEDIATE, synchronous=FULL, the host's clock.
 
 `BEGIN IMMEDIATE` takes the write lock at once, so a transaction never fails half-way because another one wrote first;
-waiting for it is the busy handler's job. When even that runs out, the verb is begun again a few times before the
-caller is told that the store stayed busy: "database is locked" itself reaches nobody.
+we ask for it every few milliseconds, for a minute, before the caller is told that the store stayed busy: "database is
+locked" itself reaches nobody.
 
 Checkpoints are never automatic (see docs/decisions/0004): `checkpoint` runs them, one process at a time.
 """
@@ -28,7 +28,7 @@ from holdfast.stores.statements.words import SQLITE
 
 OLDEST_VERSION = (3, 38, 0)
 BUSY_TIMEOUT_SECONDS = 20.0
-BEGIN_TRIES = 4
+PATIENCE_SECONDS = 60.0
 
 
 class SqliteDatabase(Database):
@@ -79,19 +79,30 @@ class SqliteDatabase(Database):
 
 
 def _begin(cursor: Any) -> None:
-    for tried in range(BEGIN_TRIES):
-        try:
-            cursor.execute("BEGIN IMMEDIATE")
-            return
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error):
-                raise StoreUnavailable(f"the SQLite file cannot be written: {error}") from error
-            if tried == BEGIN_TRIES - 1:
+    """Wait for the write lock ourselves: SQLite's own handler sleeps longer the longer it has waited, and among busy
+    processes one that waits may not get its turn for seconds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    cursor.execute("PRAGMA busy_timeout = 0")
+    try:
+        while not _begun(cursor):
+            if time.monotonic() > deadline:
                 raise StoreUnavailable(
-                    f"the SQLite file stayed locked for {BEGIN_TRIES * BUSY_TIMEOUT_SECONDS:.0f} s by another"
-                    " process; a transaction is being held open somewhere"
-                ) from error
-            time.sleep(random.uniform(0.001, 0.02))
+                    f"the SQLite file stayed locked for {PATIENCE_SECONDS:.0f} s by another process;"
+                    " a transaction is being held open somewhere"
+                )
+            time.sleep(random.uniform(0.0005, 0.004))
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_SECONDS * 1000)}")
+
+
+def _begun(cursor: Any) -> bool:
+    try:
+        cursor.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if _is_busy(error):
+            return False
+        raise StoreUnavailable(f"the SQLite file cannot be written: {error}") from error
+    return True
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:

@@ -16,7 +16,6 @@ from holdfast.domain.errors import (
     NotFound,
     SchemaMismatch,
     StoreUnavailable,
-    WrongState,
 )
 from holdfast.domain.job import Claimed, Enqueued, Job, NewJob
 from holdfast.domain.lifecycle import State
@@ -51,7 +50,6 @@ __all__ = [
     "State",
     "StoreUnavailable",
     "Succeeded",
-    "WrongState",
     "__version__",
     "open_store",
 ]

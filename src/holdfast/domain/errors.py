@@ -4,7 +4,6 @@ HoldfastError
 ├── InvalidInput          a value the caller gave breaks a rule; nothing was stored
 │   └── Conflict          the value is well-formed but clashes with what is stored
 ├── NotFound              no such job, queue or source
-├── WrongState            the operation is not allowed in the job's present state
 ├── ConfigurationError    settings, URL or installation
 │   └── SchemaMismatch    the database's tables are older or newer than this code
 └── StoreUnavailable      the database cannot be reached, or stayed busy for too long
@@ -34,10 +33,6 @@ class Conflict(InvalidInput):
 
 class NotFound(HoldfastError, LookupError):
     """There is no such thing."""
-
-
-class WrongState(HoldfastError):
-    """The job's present state does not allow this."""
 
 
 class ConfigurationError(HoldfastError):

@@ -6,9 +6,9 @@ psycopg hands over datetimes and parsed JSON; sqlite3 hands over text. Everythin
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.domain.job import Attempt, AuditEvent, Claimed, Job
 from holdfast.domain.lifecycle import State
@@ -16,9 +16,6 @@ from holdfast.stores import schema
 from holdfast.stores.statements.queries import ATTEMPT_COLUMNS, EVENT_COLUMNS, JOB_COLUMNS
 from holdfast.stores.statements.words import SQLITE
 from holdfast.stores.types import Json, Time, from_text
-
-Value = TypeVar("Value")
-Decoder = Callable[[Any], Any]
 
 
 def _columns_of(kind: type) -> set[str]:

@@ -7,7 +7,7 @@ from holdfast.stores.statements.words import Statement, Words
 
 def _present(words: Words) -> str:
     return f"""
-        SELECT {words.as_text("j.id")}, j.state, j.attempt, j.lease_token, j.cancel_requested_at IS NOT NULL
+        SELECT {words.as_text("j.id")}, j.state, j.attempt, j.lease_token
         FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"""
 
 

@@ -62,7 +62,7 @@ class Refused:
 def look_into(transaction: Transaction, job_ids: Iterable[str]) -> Known:
     ids = json.dumps(sorted(set(job_ids)))
     known = Known()
-    for job_id, state, attempt, digest, _cancel in transaction.rows(sql.PRESENT, {"ids": ids}):
+    for job_id, state, attempt, digest in transaction.rows(sql.PRESENT, {"ids": ids}):
         known.exists.add(job_id)
         if state == "running":
             known.current[job_id] = (attempt, digest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,9 @@ from holdfast.stores.verbs.querying import source_view
 BUSY_TRIES = 7
 MAX_LIMIT = 1_000_000
 _REQUEUEABLE = (State.FAILED, State.CANCELLED)
+
+# Why a job was left as it is, from its state, whether a cancel was requested, and whether its unique key is taken.
+Explain = Callable[[State, bool, bool], Operated]
 
 
 def cancel(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
@@ -57,7 +60,7 @@ def requeue(database: Database, job_ids: Sequence[str]) -> list[OperatorAnswer]:
 
 
 def _operate(
-    database: Database, statement: Statement, job_ids: Sequence[str], detail: dict[str, Any], explain: Any
+    database: Database, statement: Statement, job_ids: Sequence[str], detail: dict[str, Any], explain: Explain
 ) -> list[OperatorAnswer]:
     """Rows that are locked are skipped and asked for again for a while: an operator never holds up a worker."""
     ids = [check_id(job_id, "job_id") for job_id in job_ids]
@@ -87,7 +90,7 @@ def _changed(database: Database, statement: Statement, parameters: dict[str, Any
         return []
 
 
-def _unchanged(transaction: Transaction, job_ids: Sequence[str], explain: Any) -> dict[str, OperatorAnswer]:
+def _unchanged(transaction: Transaction, job_ids: Sequence[str], explain: Explain) -> dict[str, OperatorAnswer]:
     if not job_ids:
         return {}
     found = {row[0]: row[1:] for row in transaction.rows(operate.PRESENT, {"ids": json.dumps(list(job_ids))})}

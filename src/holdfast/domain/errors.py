@@ -6,12 +6,21 @@ HoldfastError
 ├── NotFound              no such job, queue or source
 ├── ConfigurationError    settings, URL or installation
 │   └── SchemaMismatch    the database's tables are older or newer than this code
-└── StoreUnavailable      the database cannot be reached, or stayed busy for too long
+├── StoreUnavailable      the database cannot be reached, or stayed busy for too long
+├── JobFailed             the result of a job was asked for, and it has failed for good
+├── JobCancelled          the result of a job was asked for, and it was cancelled
+└── LeaseLost             a job tried to finish in its own transaction, and its lease is no longer its own
 
-A lost lease is *not* here: it is an answer (see `domain/answers.py`), not an exception.
+To the verbs of a store a lost lease is an answer (see `domain/answers.py`), not an exception: `LeaseLost` is raised
+only inside a job, where the user's transaction must not commit.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Job
 
 
 class HoldfastError(Exception):
@@ -45,3 +54,25 @@ class SchemaMismatch(ConfigurationError):
 
 class StoreUnavailable(HoldfastError):
     """The store cannot be reached."""
+
+
+class JobFailed(HoldfastError):
+    """The job has failed for good."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.error: dict[str, Any] = job.last_error or {}
+        said = ": ".join(str(self.error[part]) for part in ("code", "message") if self.error.get(part))
+        super().__init__(f"job {job.id} ({job.task}) failed: {said or 'no error was recorded'}")
+
+
+class JobCancelled(HoldfastError):
+    """The job was cancelled."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        super().__init__(f"job {job.id} ({job.task}) was cancelled")
+
+
+class LeaseLost(HoldfastError):
+    """The lease of this attempt is gone: somebody else may be running the job."""

@@ -190,7 +190,10 @@ class Claimed:
     source: str | None
     payload: dict[str, Any]
     attempt: int
+    failures: int
     crashes: int
+    max_attempts: int
+    max_crashes: int
     timeout_seconds: float | None
     lease_seconds: float
     traceparent: str | None

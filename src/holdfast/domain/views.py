@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdfast.domain.job import Job
 
@@ -53,6 +53,32 @@ class Refusal:
     first_at: datetime
     last_at: datetime
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """What a worker tells about itself, for people to look at. `queues` is None for all of them."""
+
+    id: str
+    host: str
+    pid: int
+    state: str
+    app: str | None = None
+    queues: tuple[str, ...] | None = None
+    processes: int = 1
+    slots: int = 1
+    running: int = 0
+    version: str | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView(WorkerRow):
+    """The same with the store's times."""
+
+    started_at: datetime
+    beat_at: datetime
+    stopped_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,154 @@
+"""What happens in a worker, as values. Code emits them; logs and metrics subscribe (see `observe/`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.domain.worker_states import RunState, WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerMoved:
+    before: WorkerState
+    after: WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class RunMoved:
+    """A job run changed its state; `before` is None when it was just claimed, `after` is None when it is over."""
+
+    job_id: str
+    attempt: int
+    task: str
+    queue: str
+    before: RunState | None
+    after: RunState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The store has answered a report. `outcome` is what was reported, `event` what the store recorded (None when it
+    refused), `status` as in `domain/answers.Status`."""
+
+    job_id: str
+    attempt: int
+    task: str
+    queue: str
+    outcome: str
+    status: str
+    event: str | None
+    duration_ms: int | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Beats:
+    """One heartbeat: how many leases, how long it took, and the least time that was left on any of them."""
+
+    count: int
+    seconds: float
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGone:
+    """A lease that cannot be confirmed any more (`refused` false) or that the store says is not ours (true)."""
+
+    job_id: str
+    attempt: int
+    task: str
+    refused: bool
+    killed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerStarted:
+    pid: int
+    kind: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerEnded:
+    """`why` is None when it ended by itself."""
+
+    pid: int
+    kind: str
+    exit_code: int | None
+    signal: int | None
+    why: str | None
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """`what` names the verb: claim, heartbeat, settle, connect, duties, logs."""
+
+    what: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBack:
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reaping:
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUps:
+    """The state of the wake-up channel: listening, degraded, off."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something unexpected that the worker survived, with its traceback."""
+
+    where: str
+    message: str
+    stack: str | None = None
+
+
+Event = (
+    WorkerMoved
+    | RunMoved
+    | Claims
+    | RunEnded
+    | Beats
+    | LeaseGone
+    | RunnerStarted
+    | RunnerEnded
+    | StoreFailed
+    | StoreBack
+    | Reaping
+    | WakeUps
+    | Problem
+)
+Subscriber = Callable[[Event], None]
+
+
+class Events:
+    """Hands every event to every subscriber, in the thread that emits it."""
+
+    def __init__(self, *subscribers: Subscriber) -> None:
+        self._subscribers = list(subscribers)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            subscriber(event)

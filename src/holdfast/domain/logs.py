@@ -1,0 +1,53 @@
+"""A line that a job said, on its way from the runner to the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class Stream(StrEnum):
+    LOG = "log"  # ctx.log, or a log line that a command reported
+    STDOUT = "stdout"
+    STDERR = "stderr"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """`number` counts the lines of one attempt: storing a line twice stores it once."""
+
+    job_id: str
+    attempt: int
+    number: int
+    at: datetime
+    stream: Stream
+    message: str
+    level: str | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job_id": self.job_id,
+            "attempt": self.attempt,
+            "number": self.number,
+            "at": self.at.isoformat(),
+            "stream": str(self.stream),
+            "message": self.message,
+            "level": self.level,
+            "fields": self.fields,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> LogLine:
+        return cls(
+            value["job_id"],
+            value["attempt"],
+            value["number"],
+            datetime.fromisoformat(value["at"]),
+            Stream(value["stream"]),
+            value["message"],
+            value["level"],
+            value["fields"],
+        )

@@ -22,8 +22,10 @@ from holdfast.domain.job import (
     NewJob,
 )
 from holdfast.domain.lifecycle import State
+from holdfast.domain.logs import LogLine
+from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Report
-from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck
+from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck, WorkerRow, WorkerView
 
 
 class EnqueueStore(Protocol):
@@ -32,6 +34,8 @@ class EnqueueStore(Protocol):
     def enqueue(self, job: NewJob, connection: Any = None) -> Enqueued: ...
 
     def enqueue_many(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]: ...
+
+    def announced(self, name: str) -> TaskInfo | None: ...
 
 
 class WorkStore(Protocol):
@@ -45,6 +49,8 @@ class WorkStore(Protocol):
         tasks: Sequence[str] | None = None,
     ) -> list[Claimed]: ...
 
+    def recover(self, worker: str) -> list[Claimed]: ...
+
     def claim_job(
         self,
         worker: str,
@@ -57,6 +63,14 @@ class WorkStore(Protocol):
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]: ...
 
     def settle(self, reports: Sequence[Report]) -> list[Settled]: ...
+
+    def announce(self, tasks: Sequence[TaskInfo]) -> None: ...
+
+    def keep_worker(self, row: WorkerRow) -> None: ...
+
+    def forget_workers(self, age_seconds: float = 86_400.0) -> int: ...
+
+    def append_logs(self, lines: Sequence[LogLine]) -> None: ...
 
     def reap(
         self,
@@ -106,6 +120,14 @@ class OperatorStore(Protocol):
     def queues(self) -> list[QueueView]: ...
 
     def stuck(self, limit: int = 50) -> list[Stuck]: ...
+
+    def announced_tasks(self) -> list[TaskInfo]: ...
+
+    def workers(self) -> list[WorkerView]: ...
+
+    def logs(
+        self, job_id: str, attempt: int | None = None, after: tuple[int, int] | None = None, limit: int = 1000
+    ) -> list[LogLine]: ...
 
 
 class Store(EnqueueStore, WorkStore, OperatorStore, Protocol):

@@ -43,6 +43,9 @@ class Settings:
     poll_interval: float = 2.0
     cache_ttl_seconds: float = 3600.0
     cache_enabled: bool = True
+    notify: bool = True
+    heartbeat_seconds: float | None = None  # None: min(20 s, lease / 3)
+    grace_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,4 +210,7 @@ _SETTINGS = {
     "poll_interval": _Setting(("POLL_INTERVAL",), _duration),
     "cache_ttl_seconds": _Setting(("CACHE_TTL_SECONDS",), _duration),
     "cache_enabled": _Setting(("CACHE_ENABLED",), _switch),
+    "notify": _Setting(("HOLDFAST_NOTIFY",), _switch),
+    "heartbeat_seconds": _Setting(("HOLDFAST_HEARTBEAT_SECONDS",), _duration),
+    "grace_seconds": _Setting(("HOLDFAST_GRACE_SECONDS",), _duration),
 }

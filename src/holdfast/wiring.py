@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sqlalchemy import Engine, make_url
+from sqlalchemy import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
 from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
@@ -13,41 +13,91 @@ from holdfast.domain.history import History
 from holdfast.stores import upgrade
 from holdfast.stores.database import Database
 from holdfast.stores.histories import Histories
-from holdfast.stores.postgres import PostgresDatabase, open_postgres
+from holdfast.stores.postgres import PostgresDatabase, libpq_url, open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
+from holdfast.stores.verbs.settle_in import complete_in
+from holdfast.transports.pg_listen import Listener
+from holdfast.transports.pg_notify import NOTIFY, Notifier
+from holdfast.transports.sqlite_changes import ChangeCheck
 
-__all__ = ["histories", "open_database", "open_store"]
+__all__ = ["complete_in", "histories", "open_database", "open_store", "open_wake_up"]
+
+_POSTGRES = ("postgres", "postgresql", "postgresql+psycopg")
+_SQLITE = ("sqlite", "sqlite+pysqlite")
 
 
-def open_database(url: str | Engine, *, create: bool = True) -> Database:
-    """The database behind a URL, or the user's own engine. With `create=False` a file that is not there is an error."""
+def open_database(
+    url: str | Engine, *, create: bool = True, timeout_seconds: float | None = None, pool_size: int | None = None
+) -> Database:
+    """The database behind a URL, or the user's own engine. With `create=False` a file that is not there is an error.
+
+    `timeout_seconds` bounds every wait; with an engine of the user's, timeouts and pool are the user's own.
+    """
     if isinstance(url, Engine):
         return _from_engine(url)
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise ConfigurationError(f"the database URL cannot be read: {error}") from error
-    if parsed.drivername in ("postgres", "postgresql", "postgresql+psycopg"):
-        return open_postgres(parsed)
-    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+    parsed = _parsed(url)
+    pool_size = pool_size or 5
+    if parsed.drivername in _POSTGRES:
+        return open_postgres(parsed, pool_size=pool_size, timeout_seconds=timeout_seconds)
+    if parsed.drivername in _SQLITE:
         if not create and parsed.database and not Path(parsed.database).exists():
             raise NotFound(f"there is no database file {parsed.database}")
-        return open_sqlite(parsed)
+        return open_sqlite(parsed, pool_size=pool_size, timeout_seconds=timeout_seconds)
     raise ConfigurationError(
         f"{parsed.drivername} is not a store Holdfast runs on: use postgresql://… or sqlite:///path/to/file.db"
     )
 
 
-def open_store(url: str | Engine, *, create: bool = True) -> SqlStore:
-    """A store whose schema fits. An embedded SQLite file upgrades itself; Postgres is upgraded by a command."""
-    database = open_database(url, create=create)
+def _parsed(url: str) -> URL:
+    try:
+        return make_url(url)
+    except ArgumentError as error:
+        raise ConfigurationError(f"the database URL cannot be read: {error}") from error
+
+
+def open_store(
+    url: str | Engine,
+    *,
+    create: bool = True,
+    timeout_seconds: float | None = None,
+    pool_size: int | None = None,
+    notify: bool = True,
+) -> SqlStore:
+    """A store whose schema fits. An embedded SQLite file upgrades itself; Postgres is upgraded by a command.
+
+    With `notify` a Postgres store wakes listening workers after its own commits.
+    """
+    database = open_database(url, create=create, timeout_seconds=timeout_seconds, pool_size=pool_size)
     try:
         _make_fit(database, may_upgrade=create and isinstance(database, SqliteDatabase))
     except BaseException:
         database.close()
         raise
-    return SqlStore(database)
+    if not notify or not isinstance(database, PostgresDatabase):
+        return SqlStore(database)
+    notifier = _notifier(database)
+    return SqlStore(database, notifier.poke, notifier.close)
+
+
+def _notifier(database: PostgresDatabase) -> Notifier:
+    def send() -> None:
+        with database.statement() as transaction:
+            transaction.cursor.execute(NOTIFY)
+
+    return Notifier(send)
+
+
+def open_wake_up(database_url: str, ring: Callable[[], None], notify: bool) -> Listener | ChangeCheck | None:
+    """What tells a worker early that there may be something to claim; None where only polling does."""
+    parsed = _parsed(database_url)
+    if parsed.drivername in _POSTGRES and notify:
+        listener = Listener(libpq_url(parsed), ring)
+        listener.start()
+        return listener
+    if parsed.drivername in _SQLITE and parsed.database not in (None, "", ":memory:"):
+        return ChangeCheck(parsed.database)
+    return None
 
 
 def _make_fit(database: Database, *, may_upgrade: bool) -> None:

@@ -1,4 +1,4 @@
-"""A way to the database on which an answer can get lost: the server has done it, and nobody was told."""
+"""A way to the database on which an answer can get lost, or all of them: nobody is told, and nobody is cut off."""
 
 from __future__ import annotations
 
@@ -24,11 +24,20 @@ class ForgetfulProxy:
         self.url = parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
         self._marker: bytes | None = None
         self.lost = 0
+        self.is_a_black_hole = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_answer_to(self, marker: bytes) -> None:
         """Of the next statement whose text contains this."""
         self._marker = marker
+
+    def become_a_black_hole(self) -> None:
+        """Take everything in, acknowledge it, answer nothing and close nothing."""
+        self.is_a_black_hole = True
+
+    def forward_again(self) -> None:
+        """New connections, that is: what was swallowed on the old ones is gone, and they stay silent."""
+        self.is_a_black_hole = False
 
     def __enter__(self) -> Self:
         return self
@@ -60,10 +69,13 @@ class _Line:
         self._client = client
         self._server = server
         self._answer_is_lost = False
+        self._is_dead = proxy.is_a_black_hole
 
     def carry_questions(self) -> None:
         with suppress(OSError):
             while question := self._client.recv(CHUNK):
+                if self._swallows():
+                    continue
                 self._answer_is_lost |= self._proxy.is_to_be_lost(question)
                 self._server.sendall(question)
         self._cut()
@@ -71,8 +83,13 @@ class _Line:
     def carry_answers(self) -> None:
         with suppress(OSError):
             while (answer := self._server.recv(CHUNK)) and not self._answer_is_lost:
-                self._client.sendall(answer)
+                if not self._swallows():
+                    self._client.sendall(answer)
         self._cut()
+
+    def _swallows(self) -> bool:
+        self._is_dead |= self._proxy.is_a_black_hole
+        return self._is_dead
 
     def _cut(self) -> None:
         for end in (self._client, self._server):

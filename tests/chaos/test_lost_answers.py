@@ -120,3 +120,17 @@ def test_cancel_may_be_sent_again(
         store.cancel([JOB_ID])
     assert [answer.did for answer in store.cancel([JOB_ID])] == [Operated.CANCELLED]
     assert events(postgres_url) == ["enqueued", "cancelled"]
+
+
+def test_a_claim_whose_answer_is_lost_can_be_found_again(proxy: ForgetfulProxy, store: SqlStore) -> None:
+    jobs = {answer.id for answer in store.enqueue_many([NewJob(task="x") for _ in range(3)])}
+    assert store.recover("worker-1") == []
+    proxy.lose_answer_to(WRITES)
+    with pytest.raises(StoreUnavailable):
+        store.claim("worker-1", 3)
+    found = store.recover("worker-1")
+    assert {job.job_id for job in found} == jobs
+    reports = [Report(job.job_id, job.attempt, job.lease_token, Released()) for job in found]
+    assert all(answer.ok for answer in store.settle(reports))
+    assert store.recover("worker-1") == []
+    assert len(store.claim("worker-1", 3)) == 3

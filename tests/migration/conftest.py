@@ -1,4 +1,4 @@
-"""An empty database of each kind, and a Holdfast that is one migration ahead of this one."""
+"""An empty database of each kind, and Holdfasts that are a migration ahead of this one or behind it."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,12 +10,14 @@ from sqlalchemy import Engine
 from holdfast.stores import upgrade
 from tests.migration.databases import open_engine
 
-NEXT_STEP = """
+HEAD = upgrade.head()
+NEXT = f"{int(HEAD) + 1:04}"
+NEXT_STEP = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{NEXT}"
+down_revision = "{HEAD}"
 
 
 def upgrade() -> None:
@@ -62,8 +64,18 @@ def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def next_migrations(tmp_path: Path) -> Path:
-    """The folder of a Holdfast that needs schema 0002."""
+    """The folder of a Holdfast that is one step ahead."""
     # A percent sign in a path is Alembic's to misread.
     folder = shutil.copytree(Path(upgrade.__file__).with_name("migrations"), tmp_path / "next%20migrations")
-    (folder / "versions" / "0002_note.py").write_text(NEXT_STEP)
+    (folder / "versions" / f"{NEXT}_note.py").write_text(NEXT_STEP)
+    return folder
+
+
+@pytest.fixture
+def first_migrations(tmp_path: Path) -> Path:
+    """The folder of the first Holdfast, which knew schema 0001 and no other."""
+    folder = shutil.copytree(Path(upgrade.__file__).with_name("migrations"), tmp_path / "first")
+    for step in (folder / "versions").glob("[0-9]*.py"):
+        if not step.name.startswith("0001"):
+            step.unlink()
     return folder

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, event
 from holdfast.domain.errors import SchemaMismatch
 from holdfast.stores import upgrade as upgrade_module
 from holdfast.stores.upgrade import check, current, upgrade
+from tests.migration.conftest import HEAD, NEXT
 from tests.migration.databases import contents, execute
 
 CHECK_WITHOUT_ALEMBIC = """
@@ -35,7 +36,7 @@ def test_older_schema(engine: Engine, next_migrations: Path, monkeypatch: pytest
     upgrade(engine)
     monkeypatch.setattr(upgrade_module, "_MIGRATIONS", next_migrations)
     assert sentence(engine) == (
-        "The database is at schema 0001 and this Holdfast needs 0002: run `holdfast db upgrade`."
+        f"The database is at schema {HEAD} and this Holdfast needs {NEXT}: run `holdfast db upgrade`."
     )
 
 
@@ -44,7 +45,7 @@ def test_newer_schema(engine: Engine, next_migrations: Path, monkeypatch: pytest
         newer.setattr(upgrade_module, "_MIGRATIONS", next_migrations)
         upgrade(engine)
     assert sentence(engine) == (
-        "The database is at schema 0002 and was made by a newer Holdfast: upgrade the holdfast package."
+        f"The database is at schema {NEXT} and was made by a newer Holdfast: upgrade the holdfast package."
     )
 
 

@@ -15,6 +15,7 @@ from holdfast.domain.errors import ConfigurationError, SchemaMismatch, StoreUnav
 from holdfast.stores import guards
 from holdfast.stores import upgrade as upgrade_module
 from holdfast.stores.upgrade import check, current, head, upgrade
+from tests.migration.conftest import HEAD, NEXT
 from tests.migration.databases import contents, drop_a_trigger, execute, open_engine, outdate_guards
 
 
@@ -93,7 +94,7 @@ def test_guards_survive_a_migration(engine: Engine, next_migrations: Path, monke
     guarded = [row for row in contents(engine) if row[0] in ("trigger", "view", "function", "index")]
 
     monkeypatch.setattr(upgrade_module, "_MIGRATIONS", next_migrations)
-    assert upgrade(engine) == ("0001", "0002")
+    assert upgrade(engine) == (HEAD, NEXT)
     check(engine)
     assert [row for row in contents(engine) if row[0] in ("trigger", "view", "function", "index")] == guarded
     execute(engine, "INSERT INTO holdfast_jobs (task, note) VALUES ('after', 'new')")

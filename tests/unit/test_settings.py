@@ -61,6 +61,9 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         poll_interval=0.5,
         cache_ttl_seconds=60,
         cache_enabled=False,
+        notify=False,
+        heartbeat_seconds=15,
+        grace_seconds=45,
     )
     environment = {
         "DATABASE_URL": "postgresql://h/d",
@@ -71,6 +74,9 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         "POLL_INTERVAL": "500ms",
         "CACHE_TTL_SECONDS": "1m",
         "CACHE_ENABLED": "No",
+        "HOLDFAST_NOTIFY": "false",
+        "HOLDFAST_HEARTBEAT_SECONDS": "15",
+        "HOLDFAST_GRACE_SECONDS": "45s",
     }
     assert read_settings({}, environment, tmp_path) == expected
 
@@ -84,6 +90,9 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         "poll_interval = 0.5",
         'cache_ttl_seconds = "1m"',
         "cache_enabled = false",
+        "notify = false",
+        "heartbeat_seconds = 15",
+        "grace_seconds = 45",
     )
     assert read_settings({}, {}, tmp_path) == expected
 

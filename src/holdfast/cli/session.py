@@ -50,7 +50,7 @@ def opened(settings: Settings, *, create: bool = False, named: bool = False) -> 
 
     name_store(settings.database_url, named)
     with _explained():
-        store = open_store(settings.database_url, create=create)
+        store = open_store(settings.database_url, create=create, notify=settings.notify)
         try:
             yield store
         finally:

@@ -104,26 +104,30 @@ class Database(ABC):
 
     def borrow(self, connection: Any) -> Transaction:
         """The user's connection, session or psycopg connection as a transaction."""
-        if isinstance(connection, Session | scoped_session):
-            connection = connection.connection()
-        if isinstance(connection, Connection):
-            self._same_kind(connection.dialect.name)
-            return BorrowedTransaction(connection, self.now())
-        if _is_psycopg(connection):
-            self._same_kind(POSTGRES)
-            return CursorTransaction(_tuple_cursor(connection), POSTGRES, None)
-        raise InvalidInput(
-            "connection",
-            "must be a SQLAlchemy Connection or Session, or a psycopg connection; with an AsyncSession,"
-            f" AsyncConnection use aenqueue; got {type(connection).__name__}",
-        )
-
-    def _same_kind(self, dialect: str) -> None:
-        if dialect != self.dialect:
-            raise InvalidInput("connection", f"is to {dialect}, but this store is on {self.dialect}")
+        borrowed = borrow(connection, self.now())
+        if borrowed is None:
+            raise InvalidInput(
+                "connection",
+                "must be a SQLAlchemy Connection or Session, or a psycopg connection; with an AsyncSession,"
+                f" AsyncConnection use aenqueue; got {type(connection).__name__}",
+            )
+        if borrowed.dialect != self.dialect:
+            raise InvalidInput("connection", f"is to {borrowed.dialect}, but this store is on {self.dialect}")
+        return borrowed
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+def borrow(connection: Any, now: datetime | None) -> Transaction | None:
+    """A transaction on what the user handed in; None when it is nothing that can be borrowed."""
+    if isinstance(connection, Session | scoped_session):
+        connection = connection.connection()
+    if isinstance(connection, Connection):
+        return BorrowedTransaction(connection, now)
+    if _is_psycopg(connection):
+        return CursorTransaction(_tuple_cursor(connection), POSTGRES, None)
+    return None
 
 
 def _is_psycopg(connection: Any) -> bool:

@@ -3,10 +3,14 @@
 Connections are in autocommit; a verb of several statements opens an explicit transaction. No session state matters
 (no temporary table, no advisory lock, and the one SET only saves time), so everything works through a transaction-mode
 pooler; there, switch server-side prepared statements off with `?prepare_threshold=0` unless the pooler tracks them.
+
+With `timeout_seconds` nothing waits longer than that: not the connecting, not for a connection of the pool, and not a
+verb for its answers (see `watchdog`). Then the verb answers StoreUnavailable, and whether it was done is not known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,20 +18,29 @@ from typing import Any
 import psycopg
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.stores.database import CursorTransaction, Database
 from holdfast.stores.statements.words import POSTGRES
+from holdfast.stores.watchdog import Watchdog
 
 CONNECT_TIMEOUT_SECONDS = 10
+POOL_TIMEOUT_SECONDS = 30.0
 
 
 class PostgresDatabase(Database):
     dialect = POSTGRES
     integrity_errors = (psycopg.IntegrityError,)
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, watchdog: Watchdog | None = None) -> None:
         self.engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._watchdog = watchdog
+
+    def close(self) -> None:
+        super().close()
+        if self._watchdog is not None:
+            self._watchdog.close()
 
     def now(self) -> None:
         return None
@@ -49,6 +62,7 @@ class PostgresDatabase(Database):
         """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault."""
         with reachable(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
+            pool = self.engine.pool
             try:
                 yield driver
             except psycopg.Error:
@@ -56,6 +70,10 @@ class PostgresDatabase(Database):
                     connection.invalidate()
                     self.engine.dispose()
                 raise
+            finally:
+                # Another thread has disposed of the pool meanwhile: given back there, it would be open until collected.
+                if self.engine.pool is not pool and not connection.invalidated:
+                    connection.invalidate()
 
 
 def copy_rows(transaction: CursorTransaction, command: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -71,6 +89,8 @@ def reachable() -> Iterator[None]:
         yield
     except (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, InterfaceError) as error:
         raise StoreUnavailable(f"Postgres did not answer: {_first_line(error)}") from error
+    except PoolTimeout as error:
+        raise StoreUnavailable("every connection to Postgres stayed in use for too long") from error
     except DBAPIError as error:
         if error.connection_invalidated:
             raise StoreUnavailable(f"the connection to Postgres broke: {_first_line(error)}") from error
@@ -89,18 +109,67 @@ def postgres_url(url: str | URL) -> URL:
     return parsed
 
 
-def open_postgres(url: str | URL, *, pool_size: int = 5) -> PostgresDatabase:
+def libpq_url(url: str | URL) -> str:
+    """The URL as libpq reads it, for a connection outside the pool."""
+    plain = postgres_url(url).set(drivername="postgresql").difference_update_query(["prepare_threshold"])
+    return plain.render_as_string(hide_password=False)
+
+
+def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float | None = None) -> PostgresDatabase:
     parsed = postgres_url(url)
-    arguments: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    arguments = _network_timeouts(timeout_seconds)
     if "prepare_threshold" in parsed.query:
         threshold = str(parsed.query["prepare_threshold"])
         arguments["prepare_threshold"] = None if threshold == "0" else int(threshold)
         parsed = parsed.difference_update_query(["prepare_threshold"])
     engine = create_engine(
-        parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=False, connect_args=arguments
+        parsed,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=False,
+        pool_timeout=POOL_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+        connect_args=arguments,
     )
     event.listen(engine, "connect", _switch_compilation_off)
-    return PostgresDatabase(engine)
+    if timeout_seconds is None:
+        return PostgresDatabase(engine)
+    watchdog = Watchdog(timeout_seconds)
+    _watch(engine, watchdog)
+    return PostgresDatabase(engine, watchdog)
+
+
+def _network_timeouts(timeout_seconds: float | None) -> dict[str, Any]:
+    if timeout_seconds is None:
+        return {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    whole = max(1, math.ceil(timeout_seconds))
+    return {
+        "connect_timeout": whole,
+        "keepalives": 1,
+        "keepalives_idle": whole,
+        "keepalives_interval": max(1, whole // 3),
+        "keepalives_count": 3,
+        "tcp_user_timeout": math.ceil(timeout_seconds * 1000),
+    }
+
+
+def _watch(engine: Engine, watchdog: Watchdog) -> None:
+    """From the moment it is made, and then whenever somebody has it; in the pool nobody waits for it."""
+
+    def connect(dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
+        connection = dialect.connect(*arguments, **named)
+        watchdog.arm(connection)
+        return connection
+
+    def taken(connection: Any, _record: Any, _proxy: Any) -> None:
+        watchdog.arm(connection)
+
+    def given_back(connection: Any, _record: Any) -> None:
+        if connection is not None:
+            watchdog.disarm(connection)
+
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "checkout", taken)
+    event.listen(engine, "checkin", given_back)
 
 
 def _switch_compilation_off(connection: Any, _record: Any) -> None:

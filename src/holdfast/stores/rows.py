@@ -35,7 +35,7 @@ def parsed(value: Any, dialect: str) -> Any:
     return json.loads(value) if dialect == SQLITE and isinstance(value, str) else value
 
 
-def _decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str, Any]:
+def decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str, Any]:
     values = dict(zip(names, row, strict=True))
     if dialect == SQLITE:
         for name, value in values.items():
@@ -47,20 +47,21 @@ def _decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str
 
 
 def job(row: Sequence[Any], dialect: str) -> Job:
-    values = _decoded(JOB_COLUMNS, row, dialect)
+    values = decoded(JOB_COLUMNS, row, dialect)
     return Job(**{**values, "state": State(values["state"])})
 
 
 def audit_event(row: Sequence[Any], dialect: str) -> AuditEvent:
-    return AuditEvent(**_decoded(EVENT_COLUMNS, row, dialect))
+    return AuditEvent(**decoded(EVENT_COLUMNS, row, dialect))
 
 
 def attempt(row: Sequence[Any], dialect: str) -> Attempt:
-    return Attempt(**_decoded(ATTEMPT_COLUMNS, row, dialect))
+    return Attempt(**decoded(ATTEMPT_COLUMNS, row, dialect))
 
 
 def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
-    job_id, task, version, queue, source, payload, number, crashes, timeout, lease, traceparent, *_order = row
+    job_id, task, version, queue, source, payload, number, *budget = row[:11]
+    failures, crashes, max_attempts, max_crashes = budget
     return Claimed(
         job_id=job_id,
         task=task,
@@ -69,9 +70,12 @@ def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
         source=source,
         payload=parsed(payload, dialect),
         attempt=number,
+        failures=failures,
         crashes=crashes,
-        timeout_seconds=timeout,
-        lease_seconds=float(lease),
-        traceparent=traceparent,
+        max_attempts=max_attempts,
+        max_crashes=max_crashes,
+        timeout_seconds=row[11],
+        lease_seconds=float(row[12]),
+        traceparent=row[13],
         lease_token=token,
     )

@@ -229,6 +229,45 @@ tasks = Table(
     Column("version", Text),
     Column("defaults", Json, nullable=False, server_default=text("'{}'")),
     Column("announced_at", Time, nullable=False, server_default=store_now()),
+    Column("kind", Text, nullable=False, server_default="sync"),
+    Column("on_lost_lease", Text, nullable=False, server_default="kill"),
+)
+
+# For people to look at. Nothing depends on it: a worker that is missing here still holds its leases.
+workers = Table(
+    "holdfast_workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("app", Text),
+    Column("queues", Json),  # null: all of them
+    Column("processes", Integer, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("version", Text),
+    Column("detail", Json),
+    Column("started_at", Time, nullable=False, server_default=store_now()),
+    Column("beat_at", Time, nullable=False, server_default=store_now()),
+    Column("stopped_at", Time),
+)
+
+# What jobs said. The number counts the lines of one attempt, so that a line which is sent twice is stored once.
+logs = Table(
+    "holdfast_logs",
+    metadata,
+    Column("job_id", JobId, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("at", Time, nullable=False),
+    Column("stream", Text, nullable=False),
+    Column("level", Text),
+    Column("message", Text, nullable=False),
+    Column("fields", Json),
+    PrimaryKeyConstraint("job_id", "attempt", "number", name="holdfast_logs_pkey"),
+    postgresql_with={"autovacuum_vacuum_insert_scale_factor": "0.05"},
+    sqlite_with_rowid=False,
 )
 
 duties = Table(

@@ -1,8 +1,8 @@
 """SQLite: WAL, every write transaction begins IMMEDIATE, synchronous=FULL, the host's clock.
 
 `BEGIN IMMEDIATE` takes the write lock at once, so a transaction never fails half-way because another one wrote first;
-we ask for it every few milliseconds, for a minute, before the caller is told that the store stayed busy: "database is
-locked" itself reaches nobody.
+we ask for it every few milliseconds, for a minute or for `timeout_seconds`, before the caller is told that the store
+stayed busy: "database is locked" itself reaches nobody.
 
 Checkpoints are never automatic (see docs/decisions/0004): `checkpoint` runs them, one process at a time.
 """
@@ -35,13 +35,16 @@ class SqliteDatabase(Database):
     dialect = SQLITE
     integrity_errors = (sqlite3.IntegrityError,)
 
-    def __init__(self, engine: Engine, path: Path | None, clock: Clock = utc_now) -> None:
+    def __init__(
+        self, engine: Engine, path: Path | None, clock: Clock = utc_now, patience: float = PATIENCE_SECONDS
+    ) -> None:
         if sqlite3.sqlite_version_info < OLDEST_VERSION:
             oldest = ".".join(map(str, OLDEST_VERSION))
             raise ConfigurationError(f"SQLite {oldest} or later is needed; this one is {sqlite3.sqlite_version}")
         self.engine = engine
         self.path = path
         self._clock = clock
+        self._patience = patience
         self._checkpointer = Checkpointer(path) if path is not None else None
 
     def now(self) -> datetime:
@@ -52,7 +55,7 @@ class SqliteDatabase(Database):
         with self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             cursor = driver.cursor()
-            _begin(cursor)
+            _begin(cursor, self._patience)
             try:
                 # The time is read after the lock is held: a transaction that waited does not act in the past.
                 yield CursorTransaction(cursor, SQLITE, self._clock())
@@ -78,21 +81,21 @@ class SqliteDatabase(Database):
             cursor.close()
 
 
-def _begin(cursor: Any) -> None:
+def _begin(cursor: Any, patience: float) -> None:
     """Wait for the write lock ourselves: SQLite's own handler sleeps longer the longer it has waited, and among busy
     processes one that waits may not get its turn for seconds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience
     cursor.execute("PRAGMA busy_timeout = 0")
     try:
         while not _begun(cursor):
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
-                    f"the SQLite file stayed locked for {PATIENCE_SECONDS:.0f} s by another process;"
+                    f"the SQLite file stayed locked for {patience:g} s by another process;"
                     " a transaction is being held open somewhere"
                 )
             time.sleep(random.uniform(0.0005, 0.004))
     finally:
-        cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_SECONDS * 1000)}")
+        cursor.execute(f"PRAGMA busy_timeout = {int(min(BUSY_TIMEOUT_SECONDS, patience) * 1000)}")
 
 
 def _begun(cursor: Any) -> bool:
@@ -109,21 +112,28 @@ def _is_busy(error: sqlite3.OperationalError) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def open_sqlite(url: str | URL, *, clock: Clock = utc_now, pool_size: int = 5) -> SqliteDatabase:
+def open_sqlite(
+    url: str | URL, *, clock: Clock = utc_now, pool_size: int = 5, timeout_seconds: float | None = None
+) -> SqliteDatabase:
     """Open the file, creating it when it is not there. `sqlite://` alone is a database in memory."""
     parsed = make_url(url)
+    patience = PATIENCE_SECONDS if timeout_seconds is None else timeout_seconds
     in_memory = parsed.database in (None, "", ":memory:")
     options: dict[str, Any] = (
         {"poolclass": StaticPool} if in_memory else {"pool_size": pool_size, "max_overflow": pool_size}
     )
     engine = create_engine(
         parsed,
-        connect_args={"timeout": BUSY_TIMEOUT_SECONDS, "isolation_level": None, "check_same_thread": False},
+        connect_args={
+            "timeout": min(BUSY_TIMEOUT_SECONDS, patience),
+            "isolation_level": None,
+            "check_same_thread": False,
+        },
         **options,
     )
     event.listen(engine, "connect", _prepare)
     # The driver is in autocommit and SQLAlchemy issues no BEGIN: our transactions say IMMEDIATE themselves.
-    return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock)
+    return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock, patience)
 
 
 def _prepare(connection: Any, _record: Any) -> None:

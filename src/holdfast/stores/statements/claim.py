@@ -33,7 +33,10 @@ RETURNED = (
     "source",
     "payload",
     "attempt",
+    "failures",
     "crashes",
+    "max_attempts",
+    "max_crashes",
     "timeout_seconds",
     "lease_seconds",
     "traceparent",
@@ -231,6 +234,16 @@ def _claim_rows(words: Words) -> str:
 
 
 CLAIM_ROWS = Statement("claim.rows", _claim_rows)
+
+
+def _held(words: Words) -> str:
+    columns = ", ".join(f"j.{name}" for name in (*RETURNED, "lease_token"))
+    return f"""
+        SELECT {words.as_text("j.id")}, {columns} FROM holdfast_jobs j
+        WHERE j.state = 'running' AND j.lease_owner = :worker"""
+
+
+HELD = Statement("claim.held", _held)
 
 
 # The walk on SQLite. `state IN (…)` stands in each as the partial index has it, or SQLite would not use it.

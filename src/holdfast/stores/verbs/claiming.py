@@ -1,6 +1,7 @@
 """Claim: the ungoverned form is one statement; with limits in play it is one transaction.
 
-Whether any limit exists at all is remembered for a second. That memory decides nothing about safety: the ungoverned
+Whether any limit exists at all is remembered for five seconds, so that an idle worker, which polls
+every two, stays within one query a second. That memory decides nothing about safety: the ungoverned
 statement leaves every limited source and queue alone; it only decides how soon their jobs are looked at.
 """
 
@@ -9,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holdfast.domain import digests
 from holdfast.domain.admission import SourceStanding
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.names import check_integer, check_name
 from holdfast.stores import rows
@@ -25,7 +28,8 @@ from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs.sqlite_walk import walk
 
 MAX_BATCH = 10_000
-LIMITS_REMEMBERED_SECONDS = 1.0
+LIMITS_REMEMBERED_SECONDS = 5.0
+UNANSWERED_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class Claiming:
         self._busy_spell = False
         self._limits_exist = True
         self._limits_looked_at = float("-inf")
+        self._unanswered: deque[bytes] = deque(maxlen=UNANSWERED_KEPT)
 
     def claim(
         self, worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None
@@ -65,9 +70,30 @@ class Claiming:
         if wanted.queues == () or wanted.tasks == ():
             return []
         if self._database.dialect != POSTGRES or self._limits():
-            with self._database.transaction() as transaction:
-                return _claim_governed(transaction, wanted, read_admission(transaction, wanted.queues))
+            with self._secret() as secret, self._database.transaction() as transaction:
+                return _claim_governed(transaction, wanted, read_admission(transaction, wanted.queues), secret)
         return self._claim_ungoverned(wanted)
+
+    @contextmanager
+    def _secret(self) -> Iterator[bytes]:
+        """One secret a claim. If the store breaks off, the claim may be committed all the same: the secret is kept, so
+        that `recover` can tell which leases are ours."""
+        secret = os.urandom(32)
+        try:
+            yield secret
+        except StoreUnavailable:
+            self._unanswered.append(secret)
+            raise
+
+    def recover(self, worker: str) -> list[Claimed]:
+        """The jobs of claims that were committed while their answer was lost. No query when none was lost."""
+        if not self._unanswered:
+            return []
+        with self._database.reading() as transaction:
+            held = transaction.rows(sql.HELD, {"worker": check_name(worker, "worker")})
+        ours = [job for row in held if (job := _ours(row, self._unanswered, self._database.dialect)) is not None]
+        self._unanswered.clear()
+        return ours
 
     def _claim_ungoverned(self, wanted: Wanted) -> list[Claimed]:
         """Rows that others have locked are skipped. If that left nothing in a busy spell, look further down the line;
@@ -80,13 +106,12 @@ class Claiming:
 
     def _claim_window(self, wanted: Wanted, slack: int) -> list[Claimed]:
         statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
-        secret = os.urandom(32)
-        with self._database.statement() as transaction:
+        with self._secret() as secret, self._database.statement() as transaction:
             found = transaction.rows(statement, _parameters(wanted, secret, wanted.limit + slack))
         return _claimed(found, wanted, secret, POSTGRES)
 
     def limits_changed(self) -> None:
-        """Look again at the next claim; other processes notice within a second."""
+        """Look again at the next claim; other processes notice within five seconds."""
         self._limits_looked_at = float("-inf")
 
     def _limits(self) -> bool:
@@ -128,8 +153,9 @@ def _counts(transaction: CursorTransaction, statement: Statement, names: list[st
     return {row[0]: row[1] for row in found}
 
 
-def _claim_governed(transaction: CursorTransaction, wanted: Wanted, admitted: Admission) -> list[Claimed]:
-    secret = os.urandom(32)
+def _claim_governed(
+    transaction: CursorTransaction, wanted: Wanted, admitted: Admission, secret: bytes
+) -> list[Claimed]:
     if transaction.dialect == POSTGRES:
         found = _claim_governed_postgres(transaction, wanted, admitted, secret)
     else:
@@ -189,8 +215,15 @@ def _parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]
 def _claimed(found: Sequence[Row], wanted: Wanted, secret: bytes, dialect: str) -> list[Claimed]:
     """In the order they are to be run: an UPDATE returns its rows in no order at all."""
     places = {name: place for place, name in enumerate(wanted.queues or ())}
-    ordered = sorted(found, key=lambda row: (places.get(row[3], 0), -row[11], row[12], row[0]))
+    ordered = sorted(found, key=lambda row: (places.get(row[3], 0), -row[-2], row[-1], row[0]))
     return [rows.claimed(row, dialect, digests.lease_token(secret, row[0])) for row in ordered]
+
+
+def _ours(row: Row, secrets: Iterable[bytes], dialect: str) -> Claimed | None:
+    digest = row[-1]
+    tokens = (digests.lease_token(secret, row[0]) for secret in secrets)
+    token = next((token for token in tokens if digests.token_digest(token) == digest), None)
+    return None if token is None else rows.claimed(row[:-1], dialect, token)
 
 
 def _checked(worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None) -> Wanted:

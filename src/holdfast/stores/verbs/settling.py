@@ -195,7 +195,7 @@ def _look_into(transaction: Transaction, reports: Sequence[Checked]) -> dict[int
     answers: dict[int, Settled] = {}
     refused: list[lost.Refused] = []
     for report in reports:
-        answer = _judge(known, report)
+        answer = judge(known, report)
         answers[id(report)] = answer
         if answer.status is Status.REFUSED and answer.reason is not None:
             refused.append(lost.Refused(report.job_id, report.attempt, report.verb, answer.reason, report.worker))
@@ -203,7 +203,7 @@ def _look_into(transaction: Transaction, reports: Sequence[Checked]) -> dict[int
     return answers
 
 
-def _judge(known: lost.Known, report: Checked) -> Settled:
+def judge(known: lost.Known, report: Checked) -> Settled:
     if known.holds(report.job_id, report.attempt, report.digest):
         return Settled(report.job_id, report.attempt, Status.BUSY)
     ended = known.endings.get((report.job_id, report.attempt))

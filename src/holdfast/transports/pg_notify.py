@@ -1,0 +1,83 @@
+"""The sender of wake-ups: NOTIFY on one channel with an empty payload, outside everybody's transaction, coalesced.
+
+A commit that carries a notification takes a lock of the whole server, so writers that notify in their transactions
+queue up behind each other. Ours never do: the store pokes this after its commit, and one thread sends, the first at
+once, then at most so many a second, and always one after the last poke. It is a hint; errors are swallowed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import random
+import threading
+from collections.abc import Callable
+
+CHANNEL = "holdfast"
+NOTIFY = f"NOTIFY {CHANNEL}"
+
+PER_SECOND = 20.0
+FLUSH_SECONDS = 0.5
+LONGEST_BACKOFF_SECONDS = 30.0
+
+
+class Notifier:
+    def __init__(self, send: Callable[[], None], *, per_second: float = PER_SECOND) -> None:
+        self._send = send
+        self._pause = 1.0 / per_second
+        self._changed = threading.Condition()
+        self._pending = False
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def poke(self) -> None:
+        """There may be something to claim. Returns at once and never fails."""
+        with self._changed:
+            if self._closing:
+                return
+            self._pending = True
+            # Not alive also after a fork: threads stay behind in the parent.
+            if self._thread is None or not self._thread.is_alive():
+                self._start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Send what is pending, for half a second at most, and end."""
+        atexit.unregister(self.close)
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join(FLUSH_SECONDS)
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="holdfast-notifier", daemon=True)
+        self._thread.start()
+        # A short process, `holdfast enqueue` say, is at its end before the thread has sent anything.
+        atexit.register(self.close)
+
+    def _run(self) -> None:
+        faults = 0
+        while self._next_is_due():
+            try:
+                self._send()
+                faults = 0
+            except Exception:
+                faults += 1
+            self._rest(self._pause if faults == 0 else _backoff(faults))
+
+    def _next_is_due(self) -> bool:
+        """True once there is something to send; False when there is nothing more to come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending or self._closing)
+            # Taken back before it is sent: a poke that comes meanwhile is sent after it.
+            due, self._pending = self._pending, False
+            return due
+
+    def _rest(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, seconds)
+
+
+def _backoff(faults: int) -> float:
+    return random.uniform(0.0, min(LONGEST_BACKOFF_SECONDS, 2.0 ** min(faults, 10)))

@@ -1,0 +1,55 @@
+"""A database of the first Holdfast, with work in it, comes to the head: nothing in it changes, and it goes on."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from holdfast.stores import upgrade as upgrade_module
+from holdfast.stores.upgrade import check, current, head, upgrade
+from tests.migration.databases import contents, execute
+from tests.migration.processes import running
+from tests.migration.test_interruption import deaths_that_leave
+
+DATA = (
+    "INSERT INTO holdfast_jobs (task, payload) VALUES ('first', '{\"a\": 1}')",
+    "INSERT INTO holdfast_tasks (name, version, defaults) VALUES ('first', '7', '{\"queue\": \"slow\"}')",
+    "INSERT INTO holdfast_queues (name, max_running) VALUES ('slow', 2)",
+    "UPDATE holdfast_jobs SET state = 'cancelled' WHERE task = 'first'",
+)
+KEPT = (
+    "SELECT task, state, seq FROM holdfast_jobs",
+    "SELECT seq, event, to_state FROM holdfast_events ORDER BY seq",
+    "SELECT name, version FROM holdfast_tasks",
+    "SELECT name, max_running FROM holdfast_queues",
+)
+
+
+@pytest.fixture
+def old(engine: Engine, first_migrations: Path) -> Engine:
+    with pytest.MonkeyPatch.context() as first:
+        first.setattr(upgrade_module, "_MIGRATIONS", first_migrations)
+        assert upgrade(engine) == (None, "0001")
+    execute(engine, *DATA)
+    return engine
+
+
+def test_everything_is_kept(old: Engine) -> None:
+    before = execute(old, *KEPT)
+    guarded = [row for row in contents(old) if row[0] in ("trigger", "function", "view")]
+    assert upgrade(old) == ("0001", head())
+    check(old)
+    assert execute(old, *KEPT) == before
+    assert [row for row in contents(old) if row[0] in ("trigger", "function", "view")] == guarded
+    assert execute(old, "SELECT kind, on_lost_lease FROM holdfast_tasks") == [("sync", "kill")]
+    execute(old, "INSERT INTO holdfast_jobs (task) VALUES ('later')")
+    assert execute(old, "SELECT count(*) FROM holdfast_events") == [(len(before) - 3 + 1,)]
+
+
+def test_killed_at_each_step_it_stays_the_first(old: Engine, database_url: str) -> None:
+    before = execute(old, *KEPT)
+    with running("dying", database_url) as process:
+        assert deaths_that_leave(old, process, before=contents(old)) > 20
+    assert current(old) == head()
+    check(old)
+    assert execute(old, *KEPT) == before

@@ -1,0 +1,169 @@
+"""The sender: it tells of every job that can be claimed at once, in few words, and never gets in the way."""
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from holdfast.domain.job import Claimed, NewJob
+from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Report, Snoozed, Succeeded
+from holdfast.stores.postgres import libpq_url
+from holdfast.stores.sql_store import SqlStore
+from holdfast.transports.pg_notify import Notifier
+from holdfast.wiring import open_store
+from tests.chaos.proxy import ForgetfulProxy
+from tests.servers.waiting import wait_until
+from tests.transports.conftest import Ears, opened
+
+JOB = NewJob(task="work")
+
+
+def wait_for(ears: Ears, count: int) -> None:
+    wait_until(lambda: ears.rung >= count, what=f"{count} notifications", timeout=5)
+
+
+def settle(store: SqlStore, claimed: Claimed, outcome: Outcome) -> None:
+    store.settle([Report(claimed.job_id, claimed.attempt, claimed.lease_token, outcome)])
+
+
+def quiet(ears: Ears) -> None:
+    """Nothing more comes: one cannot wait for that with a condition."""
+    known = ears.rung
+    time.sleep(0.2)  # longer than the pause between two notifications
+    assert ears.rung == known
+
+
+def test_enqueue_notifies_with_an_empty_payload(store: SqlStore, ears: Ears) -> None:
+    store.enqueue(JOB)
+    wait_for(ears, 1)
+    store.enqueue_many([JOB] * 50)
+    wait_for(ears, 2)
+    quiet(ears)
+    assert ears.heard == ["", ""]
+
+
+def test_what_is_given_back_and_requeued_notifies(store: SqlStore, ears: Ears) -> None:
+    store.enqueue(JOB)
+    wait_for(ears, 1)
+    given_back: list[Outcome] = [Released(), Crashed("killed")]
+    for count, outcome in enumerate(given_back, start=2):
+        settle(store, store.claim("worker")[0], outcome)
+        wait_for(ears, count)
+    [claimed] = store.claim("worker")
+    settle(store, claimed, Failed(JobError("bad", "never", retryable=False)))
+    store.requeue([claimed.job_id])
+    wait_for(ears, 4)
+    quiet(ears)
+    assert ears.rung == 4
+
+
+@pytest.mark.parametrize("outcome", [Succeeded(), Snoozed(60), Failed(JobError("flaky", "later"))])
+def test_what_leaves_nothing_to_claim_is_not_told(store: SqlStore, ears: Ears, outcome: Outcome) -> None:
+    store.enqueue(JOB)
+    wait_for(ears, 1)
+    settle(store, store.claim("worker")[0], outcome)
+    store.enqueue(NewJob(task="later", delay=60))
+    quiet(ears)
+    assert ears.rung == 1
+
+
+def test_a_job_in_the_users_own_transaction_is_left_to_polling(store: SqlStore, ears: Ears, postgres_url: str) -> None:
+    with psycopg.connect(libpq_url(postgres_url)) as mine:
+        store.enqueue(JOB, connection=mine)
+    quiet(ears)
+    assert ears.rung == 0
+
+
+def test_a_thousand_jobs_are_told_in_few_words_and_the_last_is_never_lost(store: SqlStore, ears: Ears) -> None:
+    began = time.monotonic()
+    for _ in range(1000):
+        last = time.monotonic()
+        store.enqueue(JOB)
+    took = time.monotonic() - began
+    wait_until(lambda: ears.last_heard_at > last, what="the last is told", timeout=5)
+    quiet(ears)
+    assert ears.rung <= 20 * took + 3
+
+
+def test_every_poke_is_followed_by_a_word() -> None:
+    pokes, told = [0], [0, 0]
+
+    def send() -> None:
+        told[:] = [pokes[0], told[1] + 1]
+
+    notifier = Notifier(send, per_second=500)
+    for _ in range(20_000):
+        pokes[0] += 1
+        notifier.poke()
+    wait_until(lambda: told[0] == pokes[0], what="the last is told", timeout=5)
+    notifier.close()
+    assert told[1] < 5000
+
+
+def test_switched_off_nothing_is_sent(postgres_url: str, ears: Ears) -> None:
+    with opened(postgres_url, notify=False) as store:
+        store.enqueue_many([JOB] * 3)
+        quiet(ears)
+    assert ears.heard == []
+
+
+def test_close_sends_what_is_pending(postgres_url: str, ears: Ears) -> None:
+    for count in range(1, 6):
+        with opened(postgres_url) as store:
+            store.enqueue(JOB)
+        wait_for(ears, count)
+
+
+def test_a_short_process_notifies_at_its_end(postgres_url: str, ears: Ears) -> None:
+    code = "import sys; from holdfast.wiring import open_store; from holdfast.domain.job import NewJob; "
+    code += "open_store(sys.argv[1]).enqueue(NewJob(task='work'))"
+    subprocess.run([sys.executable, "-c", code, postgres_url], check=True, timeout=60, cwd=Path(__file__).parents[2])
+    wait_for(ears, 1)
+
+
+def test_a_sender_that_fails_is_nobodys_problem_and_goes_on_later() -> None:
+    tries: list[float] = []
+    works = threading.Event()
+
+    def send() -> None:
+        tries.append(time.monotonic())
+        if not works.is_set():
+            raise OSError("away")
+
+    notifier = Notifier(send)
+    notifier.poke()
+    wait_until(lambda: len(tries) == 1, what="the first try")
+    works.set()
+    notifier.poke()
+    wait_until(lambda: len(tries) == 2, what="another, after a wait", timeout=5)
+    notifier.close()
+    notifier.poke()
+    assert len(tries) == 2
+
+
+def test_close_waits_half_a_second_at_most() -> None:
+    stuck = threading.Event()
+
+    def send() -> None:
+        stuck.wait(10)
+
+    notifier = Notifier(send)
+    notifier.poke()
+    began = time.monotonic()
+    notifier.close()
+    assert time.monotonic() - began < 2
+    stuck.set()
+
+
+def test_an_enqueue_does_not_wait_for_a_sender_in_a_black_hole(proxy: ForgetfulProxy) -> None:
+    store = open_store(proxy.url, timeout_seconds=5)
+    store.enqueue(JOB)
+    proxy.lose_answer_to(b"NOTIFY")
+    for _ in range(20):
+        store.enqueue(JOB)
+    assert len(store.claim("worker", 100)) == 21
+    store.close()

@@ -5,6 +5,7 @@ Importing this costs little: what needs a database library is loaded when it is 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat
@@ -13,6 +14,9 @@ from holdfast.domain.errors import (
     Conflict,
     HoldfastError,
     InvalidInput,
+    JobCancelled,
+    JobFailed,
+    LeaseLost,
     NotFound,
     SchemaMismatch,
     StoreUnavailable,
@@ -23,45 +27,88 @@ from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Releas
 from holdfast.domain.retry import RetryPolicy
 
 if TYPE_CHECKING:
+    from holdfast.tasks.app import App
+    from holdfast.tasks.context import Context, JobInfo, current
+    from holdfast.tasks.flow import Cancel, Permanent, Snooze
+    from holdfast.tasks.group import TaskGroup
+    from holdfast.tasks.handle import Handle
+    from holdfast.tasks.task import AsyncTask, CommandTask, FunctionTask, Task
     from holdfast.wiring import open_store
 
     __version__: str
 
 __all__ = [
+    "App",
+    "AsyncTask",
     "Beat",
+    "Cancel",
     "Cancelled",
     "Claimed",
+    "CommandTask",
     "ConfigurationError",
     "Conflict",
+    "Context",
     "Crashed",
     "Enqueued",
     "Failed",
+    "FunctionTask",
+    "Handle",
     "HoldfastError",
     "InvalidInput",
     "Job",
+    "JobCancelled",
     "JobError",
+    "JobFailed",
+    "JobInfo",
+    "LeaseLost",
     "NewJob",
     "NotFound",
+    "Permanent",
     "Released",
     "Report",
     "RetryPolicy",
     "SchemaMismatch",
+    "Snooze",
     "Snoozed",
     "State",
     "StoreUnavailable",
     "Succeeded",
+    "Task",
+    "TaskGroup",
     "__version__",
+    "current",
     "open_store",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "open_store":
-        from holdfast.wiring import open_store
+_LAZY = {
+    "App": "holdfast.tasks.app",
+    "AsyncTask": "holdfast.tasks.task",
+    "Cancel": "holdfast.tasks.flow",
+    "CommandTask": "holdfast.tasks.task",
+    "Context": "holdfast.tasks.context",
+    "FunctionTask": "holdfast.tasks.task",
+    "Handle": "holdfast.tasks.handle",
+    "JobInfo": "holdfast.tasks.context",
+    "Permanent": "holdfast.tasks.flow",
+    "Snooze": "holdfast.tasks.flow",
+    "Task": "holdfast.tasks.task",
+    "TaskGroup": "holdfast.tasks.group",
+    "current": "holdfast.tasks.context",
+    "open_store": "holdfast.wiring",
+}
 
-        return open_store
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+        return value
     if name == "__version__":
         from importlib.metadata import version
 
         return version("holdfast")
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

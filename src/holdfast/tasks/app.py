@@ -1,0 +1,151 @@
+"""An app: its tasks, and the store that their jobs live in.
+
+Where the store is: what flags say (`replace_store`), else `App(store)`, else the settings. It is opened at the first
+use, so that importing a module of tasks needs no database.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.job import Enqueued, Job
+from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.names import check_id, check_name
+from holdfast.settings import Settings, read_settings
+from holdfast.tasks.group import Registry
+from holdfast.tasks.handle import Handle
+from holdfast.tasks.home import AppStore
+from holdfast.tasks.options import Duration, positive_duration
+from holdfast.tasks.task import AnyTask
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+
+class App(Registry):
+    """`App()` follows the settings; `App("postgresql://…")` or `App(engine)` names the store."""
+
+    def __init__(self, store: str | Engine | None = None, *, lease: Duration | None = None, name: str = "app") -> None:
+        super().__init__()
+        self.name = check_name(name, "name")
+        self._lease = None if lease is None else positive_duration(lease, "lease")
+        self._location = _checked_location(store)
+        self._opened: AppStore | None = None
+        self._lock = threading.Lock()
+
+    # tasks
+
+    @property
+    def tasks(self) -> Mapping[str, AnyTask]:
+        return MappingProxyType(self._tasks)
+
+    def manifest(self) -> list[TaskInfo]:
+        """What a runner tells its supervisor."""
+        return [task.info() for task in self._tasks.values()]
+
+    def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None:
+        super()._register(task, name, options)
+        task.definition.belongs_to(self)
+
+    # the store
+
+    @property
+    def store(self) -> AppStore:
+        opened = self._opened
+        return opened if opened is not None else self._open()
+
+    @property
+    def lease_seconds(self) -> float:
+        """For jobs whose task names no lease of its own."""
+        return self._settings.lease_seconds if self._lease is None else self._lease
+
+    @property
+    def location(self) -> str | Engine:
+        """Where the store is, opened or not."""
+        return self._settings.database_url if self._location is None else self._location
+
+    @property
+    def named_store(self) -> str | None:
+        """The URL of the store, if it was named here rather than in the settings."""
+        if self._location is None or isinstance(self._location, str):
+            return self._location
+        return str(self._location.url.render_as_string(hide_password=False))
+
+    def replace_store(self, store: str | Engine) -> None:
+        """Use another store from now on, as a flag does."""
+        self._switch(_checked_location(store))
+
+    @contextmanager
+    def borrowed_store(self, store: str | Engine) -> Iterator[AppStore]:
+        """Use another store inside the block, as a test does; the app's own one stays open meanwhile."""
+        location = _checked_location(store)
+        with self._lock:
+            own, own_location = self._opened, self._location
+            self._opened, self._location = None, location
+        try:
+            yield self.store
+        finally:
+            self._switch(own_location, own)
+
+    def close(self) -> None:
+        """Close the store's connections; the next use opens them again."""
+        self._switch(self._location)
+
+    def _switch(self, location: str | Engine | None, opened: AppStore | None = None) -> None:
+        with self._lock:
+            previous, self._opened, self._location = self._opened, opened, location
+        if previous is not None:
+            previous.close()
+
+    def _open(self) -> AppStore:
+        from holdfast.wiring import open_store
+
+        with self._lock:
+            opened = self._opened
+            if opened is None:
+                opened = self._opened = open_store(self.location)
+            return opened
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return read_settings()
+
+    # jobs
+
+    def handle(self, job_id: str) -> Handle[Any]:
+        """The handle of a job that was enqueued earlier or elsewhere."""
+        job = self.store.job(check_id(job_id, "job_id"))
+        return Handle(self, Enqueued(job.id, False, job.state))
+
+    def result_of(self, job: Job) -> Any:
+        """A job's result as its task's return annotation has it."""
+        task = self._tasks.get(job.task)
+        return job.result if task is None else task.arguments.load_result(job.result)
+
+    def work(self, *, until_empty: bool = True, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
+        """Run jobs in this very process, for notebooks and tests; how many it ran."""
+        from holdfast.worker.inline import work
+
+        return work(self, until_empty=until_empty, queues=queues, limit=limit)
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}, {len(self._tasks)} tasks>"
+
+
+def _checked_location(store: Any) -> Any:
+    if isinstance(store, str):
+        if store.startswith(("https://", "http://")):
+            raise ConfigurationError(
+                "enqueueing over HTTP comes with the control plane and is not here yet: give a postgresql:// or"
+                " sqlite:/// URL"
+            )
+        return store
+    if store is None or hasattr(store, "dialect"):
+        return store
+    raise InvalidInput("store", f"must be a database URL or a SQLAlchemy engine, got {type(store).__name__}")

@@ -1,0 +1,194 @@
+"""What a running job knows about itself, and its way to the engine."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from holdfast.domain import durations
+from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.job import Claimed
+from holdfast.domain.logs import LogLine, Stream
+from holdfast.domain.outcome import Report, Succeeded
+from holdfast.tasks.log_budget import LogBudget
+from holdfast.tasks.results import result_to_json
+
+LEASE_LOST = "lease_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobInfo:
+    """The job as its own code sees it. `attempt` is the fence number: it grows with every execution."""
+
+    id: str
+    task: str
+    payload: dict[str, Any] = field(default_factory=dict)
+    attempt: int = 1
+    version: str | None = None
+    queue: str = "default"
+    source: str | None = None
+    timeout_seconds: float | None = None
+    lease_seconds: float = 60.0
+    traceparent: str | None = None
+
+    @classmethod
+    def from_claimed(cls, claimed: Claimed) -> JobInfo:
+        return cls(
+            id=claimed.job_id,
+            task=claimed.task,
+            payload=claimed.payload,
+            attempt=claimed.attempt,
+            version=claimed.task_version,
+            queue=claimed.queue,
+            source=claimed.source,
+            timeout_seconds=claimed.timeout_seconds,
+            lease_seconds=claimed.lease_seconds,
+            traceparent=claimed.traceparent,
+        )
+
+
+class Channel(Protocol):
+    """The engine, as a running job sees it. Any thread may call it."""
+
+    def progress(self, value: dict[str, Any]) -> None: ...
+
+    def log(self, line: LogLine) -> None: ...
+
+    def completing(self) -> None: ...
+
+
+class Silent:
+    """A channel to nobody, for a task that is called as a plain function."""
+
+    def progress(self, value: dict[str, Any]) -> None:
+        pass
+
+    def log(self, line: LogLine) -> None:
+        pass
+
+    def completing(self) -> None:
+        pass
+
+
+Complete = Callable[[Any, Report], None]
+
+
+def _no_engine(connection: Any, report: Report) -> None:  # noqa: ARG001
+    raise ConfigurationError("complete_in works only inside a job that a worker runs")
+
+
+class Context:
+    """Handed to a task that has a parameter annotated `Context`; `holdfast.current()` gives it to deeper code."""
+
+    def __init__(
+        self,
+        job: JobInfo,
+        channel: Channel,
+        token: str,
+        *,
+        complete: Complete = _no_engine,
+        budget: LogBudget | None = None,
+    ) -> None:
+        self.job = job
+        self.completed_in = False
+        self._channel = channel
+        self._token = token
+        self._complete = complete
+        self._budget = budget or LogBudget(job.id, job.attempt)
+        self._stop = threading.Event()
+        self._reasons: list[str] = []
+
+    @property
+    def attempt(self) -> int:
+        return self.job.attempt
+
+    def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """How far the job is, for people to look at."""
+        value: dict[str, Any] = {"done": _number(done, "done")}
+        if total is not None:
+            value["total"] = _number(total, "total")
+        if note is not None:
+            value["note"] = str(note)
+        self._channel.progress(value)
+
+    def log(self, message: object, level: str = "info", **fields: Any) -> None:
+        """A line kept with this attempt; beyond 10,000 lines or 1 MiB of text nothing more is kept."""
+        for line in self._budget.lines(Stream.LOG, str(message), str(level), fields):
+            self._channel.log(line)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the job should stop: somebody cancelled it, its time is up, or its lease is lost."""
+        return self._stop.is_set()
+
+    @property
+    def cancel_reason(self) -> str | None:
+        """Why it should stop: cancel_requested, timeout or lease_lost; the first one that was said."""
+        return self._reasons[0] if self._reasons else None
+
+    @property
+    def lease_lost(self) -> bool:
+        """True once another worker may be running this job."""
+        return LEASE_LOST in self._reasons
+
+    def wait_cancelled(self, timeout: float | str | timedelta | None = None) -> bool:
+        """Sleep until the job should stop, or for `timeout`; True if it should stop."""
+        return self._stop.wait(None if timeout is None else durations.seconds(timeout, "timeout"))
+
+    def request_cancel(self, reason: str) -> None:
+        """The engine's word that this job should stop."""
+        self._reasons.append(reason)
+        self._stop.set()
+
+    def complete_in(self, connection: Any, result: Any = None) -> None:
+        """Finish this job in the user's own transaction: it has succeeded if and only if that commits."""
+        outcome = Succeeded(result_to_json(result))
+        # Said first: from the next statement on the job's row is locked, and its heartbeat would wait for it.
+        self._channel.completing()
+        self._complete(connection, Report(self.job.id, self.job.attempt, self._token, outcome))
+        self.completed_in = True
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InvalidInput(name, f"must be a number, got {value!r}")
+    return value
+
+
+_current: ContextVar[Context | None] = ContextVar("holdfast_context", default=None)
+
+
+def current() -> Context:
+    """The context of the job that this code runs in."""
+    context = _current.get()
+    if context is None:
+        raise ConfigurationError("there is no current job: holdfast.current() works only in code that a job runs")
+    return context
+
+
+def current_or_none() -> Context | None:
+    return _current.get()
+
+
+class entered:
+    """`with entered(context):` what runs inside is that job. A class, because a generator costs several times more."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> Context:
+        self._token: Token[Context | None] = _current.set(self._context)
+        return self._context
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+
+
+def detached(task: str) -> Context:
+    """For a task that is called as a plain function outside any job."""
+    return Context(JobInfo(id="00000000-0000-0000-0000-000000000000", task=task), Silent(), "")

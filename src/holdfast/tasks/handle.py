@@ -1,0 +1,87 @@
+"""A job that was enqueued, as its enqueuer holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from holdfast.domain import durations
+from holdfast.domain.answers import Operated
+from holdfast.domain.errors import JobCancelled, JobFailed, NotFound, StoreUnavailable
+from holdfast.domain.job import Enqueued, Job
+from holdfast.domain.lifecycle import TERMINAL, State
+from holdfast.tasks.home import Home
+
+R = TypeVar("R")
+
+FIRST_WAIT = 0.02
+LONGEST_WAIT = 0.5
+
+
+class Handle(Generic[R]):
+    """`created` is false when an existing job stands in for the new one; `state` is the state at enqueue."""
+
+    def __init__(self, home: Home, enqueued: Enqueued) -> None:
+        self._home = home
+        self.id = enqueued.id
+        self.created = enqueued.created
+        self.state = enqueued.state
+
+    def job(self) -> Job:
+        """The job as it is stored now."""
+        return self._home.store.job(self.id)
+
+    def result(self, timeout: float | str | timedelta | None = None) -> R:
+        """Wait for the job to end: its result, or JobFailed, JobCancelled, or TimeoutError when it takes longer."""
+        job = self.job()
+        for wait in _waits(timeout):
+            if job.state in TERMINAL:
+                break
+            time.sleep(wait)
+            job = self.job()
+        return self._outcome(job, timeout)
+
+    async def aresult(self, timeout: float | str | timedelta | None = None) -> R:
+        job = await asyncio.to_thread(self.job)
+        for wait in _waits(timeout):
+            if job.state in TERMINAL:
+                break
+            await asyncio.sleep(wait)
+            job = await asyncio.to_thread(self.job)
+        return self._outcome(job, timeout)
+
+    def cancel(self) -> bool:
+        """Cancel the job, or ask for it if it is running; False when it has succeeded or failed before."""
+        answer = self._home.store.cancel([self.id])[0]
+        if answer.did is Operated.NOT_FOUND:
+            raise NotFound(f"there is no job {self.id}")
+        if answer.did is Operated.BUSY:
+            raise StoreUnavailable(f"job {self.id} is locked by another transaction; cancel it again")
+        return answer.ok
+
+    def _outcome(self, job: Job, timeout: Any) -> R:
+        match job.state:
+            case State.SUCCEEDED:
+                result: R = self._home.result_of(job)
+                return result
+            case State.FAILED:
+                raise JobFailed(job)
+            case State.CANCELLED:
+                raise JobCancelled(job)
+            case _:
+                raise TimeoutError(f"job {job.id} ({job.task}) is still {job.state} after {timeout}")
+
+    def __repr__(self) -> str:
+        return f"Handle(id={self.id!r}, created={self.created}, state={str(self.state)!r})"
+
+
+def _waits(timeout: float | str | timedelta | None) -> Iterator[float]:
+    """How long to sleep before each further look: short at first, then longer, and no longer than is left."""
+    deadline = None if timeout is None else time.monotonic() + durations.seconds(timeout, "timeout")
+    wait = FIRST_WAIT
+    while deadline is None or (left := deadline - time.monotonic()) > 0:
+        yield wait if deadline is None else min(wait, left)
+        wait = min(wait * 1.5, LONGEST_WAIT)

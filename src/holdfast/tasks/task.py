@@ -1,0 +1,181 @@
+"""A task, as the code that enqueues it sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.manifest import Kind, TaskInfo
+from holdfast.tasks.arguments import AnyArguments, Arguments
+from holdfast.tasks.command import Command
+from holdfast.tasks.context import Context, current_or_none, detached
+from holdfast.tasks.definition import Definition
+from holdfast.tasks.handle import Handle
+from holdfast.tasks.options import JobOptions, job_options, on_new_job
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Item = tuple[Any, ...] | Mapping[str, Any]
+
+_EITHER = {"delay": "run_after", "run_after": "delay"}
+
+
+class Task(Generic[P, R]):
+    """What can be enqueued. `using` returns a copy; a task itself never changes."""
+
+    def __init__(self, definition: Definition, options: Mapping[str, Any] | None = None) -> None:
+        self.definition = definition
+        self._options = dict(options or {})
+        self._job_options = on_new_job(self._options)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def kind(self) -> Kind:
+        return self.definition.kind
+
+    @property
+    def arguments(self) -> Arguments | AnyArguments:
+        return self.definition.arguments
+
+    @property
+    def no_retry(self) -> tuple[type[BaseException], ...]:
+        return self.definition.no_retry
+
+    def info(self) -> TaskInfo:
+        return self.definition.info()
+
+    def using(self, **options: Unpack[JobOptions]) -> Self:
+        """This task with other options for the jobs it enqueues."""
+        given = job_options(options)
+        # Of "when", the later word counts.
+        replaced = {_EITHER[name] for name in given if name in _EITHER}
+        kept = {name: value for name, value in self._options.items() if name not in replaced}
+        return type(self)(self.definition, {**kept, **given})
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Store a job that runs this task with these arguments."""
+        home = self.definition.home
+        job = self._new_job(args, kwargs)
+        return Handle(home, home.store.enqueue(job, self._connection))
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """The same from async code; `connection` may then be an AsyncSession or AsyncConnection."""
+        answers = await self._store([self._new_job(args, kwargs)], self._connection)
+        return Handle(self.definition.home, answers[0])
+
+    def enqueue_many(self, items: Iterable[Item], *, connection: Any = None) -> list[Handle[R]]:
+        """One job an item, all of them or none. An item is a tuple of arguments, or a mapping of named ones."""
+        home = self.definition.home
+        jobs = self._new_jobs(items)
+        answers = home.store.enqueue_many(jobs, self._connection if connection is None else connection)
+        return [Handle(home, answer) for answer in answers]
+
+    async def aenqueue_many(self, items: Iterable[Item], *, connection: Any = None) -> list[Handle[R]]:
+        jobs = self._new_jobs(items)
+        answers = await self._store(jobs, self._connection if connection is None else connection)
+        return [Handle(self.definition.home, answer) for answer in answers]
+
+    @property
+    def _connection(self) -> Any:
+        return self._options.get("connection")
+
+    async def _store(self, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
+        home = self.definition.home
+        store = await asyncio.to_thread(lambda: home.store)  # the first use opens it
+        if connection is None:
+            return await asyncio.to_thread(store.enqueue_many, jobs)
+        if hasattr(connection, "run_sync"):
+            return await store.aenqueue_many(jobs, connection)
+        # A connection of the blocking kind may be bound to the thread that it is used in.
+        return store.enqueue_many(jobs, connection)
+
+    def _new_job(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> NewJob:
+        definition = self.definition
+        payload = definition.arguments.dump(arguments, named)
+        options = {**definition.job_defaults, **self._job_options}
+        if options.get("lease_seconds") is None:
+            options["lease_seconds"] = definition.home.lease_seconds
+        return NewJob(task=definition.name, payload=payload, **options)
+
+    def _new_jobs(self, items: Iterable[Item]) -> list[NewJob]:
+        if isinstance(items, str | bytes | Mapping):
+            raise InvalidInput("items", f"must be several items, each a tuple or a mapping, got {type(items).__name__}")
+        jobs = [self._item(index, item) for index, item in enumerate(items)]
+        if len(jobs) > 1 and self._options.get("id") is not None:
+            raise InvalidInput("id", f"names one job; there are {len(jobs)} items")
+        return jobs
+
+    def _item(self, index: int, item: Item) -> NewJob:
+        try:
+            if isinstance(item, tuple):
+                return self._new_job(item, {})
+            if isinstance(item, Mapping):
+                return self._new_job((), item)
+        except InvalidInput as error:
+            raise InvalidInput(f"items[{index}].{error.field}", error.rule) from error
+        raise InvalidInput(
+            f"items[{index}]",
+            f"must be a tuple of arguments or a mapping of named ones, got {type(item).__name__}",
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class _Called(Task[P, R]):
+    """A task that is a Python function."""
+
+    __name__: str
+
+    def __init__(self, definition: Definition, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(definition, options)
+        assert isinstance(definition.arguments, Arguments)
+        self.function = definition.arguments.function
+        for name in functools.WRAPPER_ASSIGNMENTS:  # to help() and the like it is the function that it wraps
+            if hasattr(self.function, name):
+                setattr(self, name, getattr(self.function, name))
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        arguments = self.definition.arguments
+        assert isinstance(arguments, Arguments)
+        if arguments.wants_context and not any(isinstance(value, Context) for value in args):
+            context = current_or_none() or detached(self.name)
+            args, kwargs = arguments.with_context(args, kwargs, context)
+        return self.function(*args, **kwargs)
+
+
+class FunctionTask(_Called[P, R]):
+    """Calling it calls the function. A `Context` that is not handed in is the current job's, or one that is silent."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = self._run(args, kwargs)
+        return result
+
+
+class AsyncTask(_Called[P, R]):
+    """The same for an `async def`."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        coroutine: Coroutine[Any, Any, R] = self._run(args, kwargs)
+        return coroutine
+
+
+class CommandTask(Task[..., Any]):
+    """A program; its payload is whatever it is given by name."""
+
+    @property
+    def command(self) -> Command:
+        assert self.definition.command is not None
+        return self.definition.command
+
+
+AnyFunction = Callable[..., Any]
+AnyTask = Task[..., Any]

@@ -1,0 +1,104 @@
+"""What a running job says on the way: log lines in batches, progress at a bounded rate, all of it before its `done`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from time import sleep
+from typing import Any
+
+from holdfast.domain.logs import LogLine
+from holdfast.runners.child import messages
+from holdfast.runners.child.link import Link
+
+FLUSH_SECONDS = 0.1
+FLUSH_LINES = 100
+
+
+class Outbox:
+    """Shared by all jobs of a runner: remembers who has something to say and sends it every 100 ms."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        # Held while sending: whoever gets it next knows that what was taken before is also written.
+        self.lock = threading.Lock()
+        self._waiting: set[JobChannel] = set()
+        self._something = threading.Event()
+        self._thread: threading.Thread | None = None
+        os.register_at_fork(after_in_child=self._renew_lock)
+
+    def mark(self, channel: JobChannel) -> None:
+        """Called with the lock held."""
+        self._waiting.add(channel)
+        self._something.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send_regularly, name="holdfast-outbox", daemon=True)
+            self._thread.start()
+
+    def _send_regularly(self) -> None:
+        while True:
+            self._something.wait()
+            sleep(FLUSH_SECONDS)
+            with self.lock:
+                self._something.clear()
+                waiting, self._waiting = self._waiting, set()
+                if data := b"".join(channel.take() for channel in waiting):
+                    self.link.send(data)
+
+    def _renew_lock(self) -> None:
+        self.lock = threading.Lock()
+
+
+class JobChannel:
+    """One job's way to the engine. Any thread may call it; after the job's end nothing more is taken."""
+
+    __slots__ = ("_attempt_id", "_is_closed", "_is_used", "_lines", "_outbox", "_progress")
+
+    def __init__(self, attempt_id: str, outbox: Outbox) -> None:
+        self._attempt_id = attempt_id
+        self._outbox = outbox
+        self._lines: list[LogLine] = []
+        self._progress: dict[str, Any] | None = None
+        self._is_used = False
+        self._is_closed = False
+
+    def progress(self, value: dict[str, Any]) -> None:
+        with self._outbox.lock:
+            if not self._is_closed:
+                self._progress = value
+                self._mark()
+
+    def log(self, line: LogLine) -> None:
+        with self._outbox.lock:
+            if self._is_closed:
+                return
+            self._lines.append(line)
+            self._mark()
+            if len(self._lines) >= FLUSH_LINES:
+                self._outbox.link.send(self.take())
+
+    def completing(self) -> None:
+        self._outbox.link.send(messages.frame("completing", id=self._attempt_id))
+
+    def close(self) -> bytes:
+        """What has not been sent yet, to be written before `done`."""
+        self._is_closed = True
+        if not self._is_used:  # most jobs say nothing: no lock for them
+            return b""
+        with self._outbox.lock:
+            return self.take()
+
+    def take(self) -> bytes:
+        """Called with the lock held."""
+        data = b""
+        if self._lines:
+            data += messages.logged(self._attempt_id, self._lines)
+            self._lines = []
+        if self._progress is not None:
+            data += messages.frame("progress", id=self._attempt_id, value=self._progress)
+            self._progress = None
+        return data
+
+    def _mark(self) -> None:
+        self._is_used = True
+        self._outbox.mark(self)

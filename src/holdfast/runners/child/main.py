@@ -1,0 +1,65 @@
+"""The life of a runner: become one, import the app, say so, run jobs until told to stop or left alone."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.manifest import Kind
+from holdfast.runners.child import loading, messages
+from holdfast.runners.child.arguments import Arguments, parse
+from holdfast.runners.child.execution import Executor, flush_standard_streams
+from holdfast.runners.child.link import Link
+from holdfast.runners.child.loop import LoopServer
+from holdfast.runners.child.process import become_runner
+from holdfast.runners.child.service import Server, Service
+from holdfast.runners.child.threads import ThreadServer
+from holdfast.runners.frames import DATABASE_FLAG
+
+EXIT_BROKEN = 2
+_LONGEST_GOODBYE_SECONDS = 2.0
+
+
+def main() -> None:
+    arguments = parse(sys.argv[1:])
+    become_runner(arguments.parent, arguments.memory)
+    link = Link(arguments.descriptor)
+    server = _server(arguments, link)
+    gc.freeze()  # what the app imported stays: the collector need not walk it again and again
+    threading.Thread(target=link.listen, args=(server.handle,), name="holdfast-reader", daemon=True).start()
+    server.serve()
+    _say_goodbye()
+
+
+def _server(arguments: Arguments, link: Link) -> Server:
+    is_alone = arguments.kind is not Kind.ASYNC and arguments.slots == 1
+    cpu_clock = time.process_time if is_alone else time.thread_time
+    try:
+        app = loading.load(arguments.app)
+        if flag := os.environ.get(DATABASE_FLAG):
+            app.replace_store(flag)
+        manifest = app.manifest()
+    except (loading.Broken, HoldfastError) as error:  # the second one: the database flag makes no sense
+        link.send(messages.frame("broken", error=str(error), stack=getattr(error, "stack", None)))
+        flush_standard_streams()
+        os._exit(EXIT_BROKEN)
+    service = Service(link, Executor(app.tasks, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
+    link.send(messages.ready(manifest, app.named_store))
+    kind = LoopServer if arguments.kind is Kind.ASYNC else ThreadServer
+    return kind(service, arguments.slots)
+
+
+def _say_goodbye() -> None:
+    """A normal exit, so that `atexit` and buffers work; but threads that user code left behind do not hold it up."""
+    threading.Thread(target=_leave_after, args=(_LONGEST_GOODBYE_SECONDS,), daemon=True).start()
+    flush_standard_streams()
+    sys.exit(0)
+
+
+def _leave_after(seconds: float) -> None:
+    time.sleep(seconds)
+    os._exit(0)

@@ -1,0 +1,48 @@
+"""The frames a runner writes, encoded for speed: two of them go out for every job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from holdfast.domain.logs import LogLine
+from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.outcome import Outcome, Succeeded
+from holdfast.domain.wire import outcome_to_json
+from holdfast.runners.frames import COMPLETED_IN
+
+# json.dumps with options builds an encoder on every call.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_NOTHING = _encode(outcome_to_json(Succeeded()))  # how most jobs end
+
+
+def frame(kind: str, **fields: Any) -> bytes:
+    return _encode({"t": kind, **fields}).encode() + b"\n"
+
+
+def started(attempt_id: str) -> bytes:
+    return f'{{"t":"started","id":{_encode(attempt_id)}}}\n'.encode()
+
+
+def done(attempt_id: str, outcome: Outcome, usage: dict[str, int]) -> bytes:
+    if type(outcome) is Succeeded and outcome.result is None and outcome.result_ref is None:
+        figures = ",".join([f'"{name}":{value}' for name, value in usage.items()])
+        return f'{{"t":"done","id":{_encode(attempt_id)},"outcome":{_NOTHING},"usage":{{{figures}}}}}\n'.encode()
+    return frame("done", id=attempt_id, outcome=outcome_to_json(outcome), usage=usage)
+
+
+def completed_in(attempt_id: str, otherwise: Outcome, usage: dict[str, int]) -> bytes:
+    """`otherwise` is how the task itself ended: it tells why its transaction may have rolled back."""
+    return frame("done", id=attempt_id, outcome=COMPLETED_IN, usage=usage, otherwise=outcome_to_json(otherwise))
+
+
+def returned(attempt_ids: list[str]) -> bytes:
+    return frame("returned", ids=attempt_ids)
+
+
+def logged(attempt_id: str, lines: list[LogLine]) -> bytes:
+    return frame("log", id=attempt_id, lines=[line.to_json() for line in lines])
+
+
+def ready(tasks: list[TaskInfo], database: str | None) -> bytes:
+    return frame("ready", tasks=[task.to_json() for task in tasks], database=database)

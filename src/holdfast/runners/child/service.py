@@ -1,0 +1,72 @@
+"""What every kind of runner does with the frames that arrive, and how it ends."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from holdfast.runners.child import messages
+from holdfast.runners.child.channel import Outbox
+from holdfast.runners.child.execution import Executor, flush_standard_streams, refused, stopped_before_start
+from holdfast.runners.child.inbox import Inbox
+from holdfast.runners.child.link import Link
+from holdfast.runners.child.work import Work
+from holdfast.runners.frames import Frame
+
+
+class Server(Protocol):
+    def handle(self, frame: Frame) -> None:
+        """Called by the thread that reads the socket."""
+
+    def serve(self) -> None:
+        """Run by the main thread; returns when the runner was told to stop and nothing runs any more."""
+
+
+class Service:
+    def __init__(self, link: Link, executor: Executor) -> None:
+        self.link = link
+        self.executor = executor
+        self.inbox = Inbox()
+        self._outbox = Outbox(link)
+
+    def handle(self, frame: Frame) -> None:
+        match frame["t"]:
+            case "run":
+                self._accept([Work(job, self._outbox) for job in frame["jobs"]])
+            case "cancel":
+                self._cancel(frame["id"], frame["reason"])
+            case "give_back":
+                self.link.send(messages.returned(self.inbox.empty()))
+            case "stop":
+                self._return(self.inbox.close())
+
+    def _accept(self, works: list[Work]) -> None:
+        known = [work for work in works if self.executor.knows(work)]
+        for work in works:
+            if not self.executor.knows(work):
+                self.link.send(refused(work))
+        if not self.inbox.put(known):
+            self._return([work.id for work in known])
+
+    def _cancel(self, attempt_id: str, reason: str) -> None:
+        if (queued := self.inbox.remove(attempt_id)) is not None:
+            queued.cancel(reason)
+            self.link.send(stopped_before_start(queued))
+        elif (active := self.inbox.active(attempt_id)) is not None:
+            active.cancel(reason)
+
+    def _return(self, ids: list[str]) -> None:
+        if ids:
+            self.link.send(messages.returned(ids))
+
+    def give_up(self, last_words: bytes) -> None:
+        """Out of memory: say what is known, hand back what has not started, and end."""
+        self.link.send(last_words + messages.returned(self.inbox.close()))
+        flush_standard_streams()
+        os._exit(1)
+
+    def leave_if_forked(self) -> None:
+        """User code forked and its child came back here: it must not go on as if it were the runner."""
+        if not self.link.is_open:
+            flush_standard_streams()
+            os._exit(0)

@@ -1,0 +1,54 @@
+"""Jobs one after another in each slot: one slot is the main thread, more slots are threads."""
+
+from __future__ import annotations
+
+import threading
+
+from holdfast.runners.child import messages
+from holdfast.runners.child.service import Service
+from holdfast.runners.frames import Frame
+
+
+class ThreadServer:
+    def __init__(self, service: Service, slots: int) -> None:
+        self._service = service
+        self._slots = slots
+
+    def handle(self, frame: Frame) -> None:
+        self._service.handle(frame)
+
+    def serve(self) -> None:
+        if self._slots == 1:
+            self._serve_slot()  # the main thread: libraries with signal handlers or thread affinity work here
+            return
+        threads = [
+            # Persistent, because a command's parent-death signal is tied to the thread that started it.
+            threading.Thread(target=self._serve_slot, name=f"holdfast-slot-{number}", daemon=True)
+            for number in range(1, self._slots + 1)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _serve_slot(self) -> None:
+        service, inbox, link = self._service, self._service.inbox, self._service.link
+        said = b""
+        while True:
+            # `done` and the next `started` leave in one write: half the system calls, and a crash in between two jobs
+            # is never charged to the one that had finished.
+            work = inbox.take_now()
+            if work is None:
+                if said:
+                    link.send(said)
+                    said = b""
+                work = inbox.take()
+                if work is None:
+                    return
+            link.send(said + messages.started(work.id))
+            done = service.executor.run(work)
+            service.leave_if_forked()
+            inbox.finished(work)
+            if done.is_fatal:
+                service.give_up(done.frames)
+            said = done.frames

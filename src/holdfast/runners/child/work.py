@@ -1,0 +1,47 @@
+"""One job inside a runner, from its arrival to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.domain.outcome import Report
+from holdfast.runners.child.channel import JobChannel, Outbox
+from holdfast.tasks.context import Context, JobInfo
+
+
+class Work:
+    """`wake` is set by whoever can be interrupted while it waits, before it looks at `context.cancelled`."""
+
+    __slots__ = ("channel", "context", "id", "is_entered", "job", "wake")
+
+    def __init__(self, job: dict[str, Any], outbox: Outbox) -> None:
+        self.id: str = job["id"]
+        self.job = JobInfo(
+            id=job["job_id"],
+            task=job["task"],
+            payload=job["payload"],
+            attempt=job["attempt"],
+            version=job["version"],
+            queue=job["queue"],
+            source=job["source"],
+            timeout_seconds=job["timeout"],
+            lease_seconds=job["lease"],
+            traceparent=job["traceparent"],
+        )
+        self.channel = JobChannel(self.id, outbox)
+        self.context = Context(self.job, self.channel, job["token"], complete=_complete)
+        self.wake: Callable[[], object] | None = None
+        self.is_entered = False
+
+    def cancel(self, reason: str) -> None:
+        self.context.request_cancel(reason)
+        if (wake := self.wake) is not None:
+            wake()
+
+
+def _complete(connection: Any, report: Report) -> None:
+    # The only way from a runner to a store, for a task that finishes its job in a transaction of its own.
+    from holdfast.wiring import complete_in
+
+    complete_in(connection, report)

@@ -1,0 +1,1 @@
+"""The parts of `runners/command.py`: one external program, run as a job."""

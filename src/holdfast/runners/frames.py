@@ -1,0 +1,75 @@
+"""What supervisor and runner say to each other: one JSON object a line, over a socket pair.
+
+A job is named by its attempt id, `"<job id>.<attempt>"`: a job that comes back to the same worker is another one.
+
+supervisor → runner
+  run       {jobs: [job…]}                 queue these; a job has the fields of `job_to_json` below
+  cancel    {id, reason}                   stop this one: an async task is cancelled, a command gets TERM and then KILL,
+                                           a function finds `ctx.cancelled` (or `ctx.lease_lost`) true
+  give_back {}                             answer `returned` with every queued job that has not started
+  stop      {}                             take no more; when what has started is done, exit 0
+
+runner → supervisor
+  ready     {tasks: [TaskInfo…], database} the app is imported; `database` is the URL that `App(…)` names, or null
+  broken    {error, stack}                 it cannot be imported; the runner exits
+  started   {id}
+  done      {id, outcome, usage}           `domain/wire.py`; the outcome `{"kind": "completed_in"}` says that the task
+                                           finished the job in a transaction of its own, which may have rolled back;
+                                           then `otherwise` is the outcome that counts if it has
+  progress  {id, value}
+  log       {id, lines: [LogLine as JSON…]}
+  completing {id}                          `ctx.complete_in` was called: the job's row is locked by the task itself
+  returned  {ids}
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from holdfast.domain.job import Claimed
+
+Frame = dict[str, Any]
+
+# The URL that was given as a flag to the worker travels in the environment: an argument would show it to everybody.
+DATABASE_FLAG = "HOLDFAST_RUNNER_DATABASE"
+
+COMPLETED_IN = {"kind": "completed_in"}
+
+
+def encode(kind: str, **fields: Any) -> bytes:
+    # Surrogates that some user's text holds travel as escapes; the line is pure ASCII.
+    return json.dumps({"t": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+
+
+class Decoder:
+    """Bytes in, frames out; keeps the unfinished line."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[Frame]:
+        head, newline, tail = data.rpartition(b"\n")
+        if not newline:
+            self._rest.append(data)
+            return []
+        complete = b"".join([*self._rest, head])
+        self._rest = [tail] if tail else []
+        return [json.loads(line) for line in complete.split(b"\n")]
+
+
+def job_to_json(job: Claimed) -> dict[str, Any]:
+    return {
+        "id": job.attempt_id,
+        "job_id": job.job_id,
+        "attempt": job.attempt,
+        "token": job.lease_token,
+        "task": job.task,
+        "version": job.task_version,
+        "queue": job.queue,
+        "source": job.source,
+        "payload": job.payload,
+        "timeout": job.timeout_seconds,
+        "lease": job.lease_seconds,
+        "traceparent": job.traceparent,
+    }

@@ -1,0 +1,82 @@
+"""The worker's log: a structlog logger of its own, and the subscriber that writes events to it.
+
+Neither structlog's global configuration nor the standard library's `logging` is touched: both belong to the user.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Literal, TextIO, cast
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
+
+from holdfast.domain.events import Event
+from holdfast.observe.redaction import redact
+from holdfast.observe.sentences import ALWAYS_DEBUG, sentence
+
+LogFormat = Literal["pretty", "json"]
+Logger = FilteringBoundLogger
+
+
+def configure(format: LogFormat, level: str = "info", stream: TextIO | None = None) -> Logger:
+    """A logger that writes to `stream`, standard error when it is None."""
+    stream = sys.stderr if stream is None else stream
+    # Every attribute is given: one left out would be read from the user's global configuration.
+    proxy = structlog.wrap_logger(
+        structlog.PrintLogger(stream),
+        processors=_json() if format == "json" else _pretty(stream),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        context_class=dict,
+        cache_logger_on_first_use=True,
+    )
+    return cast(Logger, proxy.bind())
+
+
+def _json() -> list[Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        redact,
+        structlog.processors.JSONRenderer(default=str),
+    ]
+
+
+def _pretty(stream: TextIO) -> list[Processor]:
+    colors = stream.isatty() and not os.environ.get("NO_COLOR")
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+        structlog.processors.format_exc_info,
+        redact,
+        _without_controls,
+        structlog.dev.ConsoleRenderer(colors=colors, sort_keys=False),
+    ]
+
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+def _without_controls(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """An error text comes from a job; it must not steer the terminal of whoever reads the log."""
+    return {name: value.translate(_CONTROLS) if isinstance(value, str) else value for name, value in line.items()}
+
+
+class LogSubscriber:
+    """Writes every event that is worth its level."""
+
+    def __init__(self, logger: Logger) -> None:
+        self._logger = logger
+        self._skipped = frozenset() if logger.is_enabled_for(10) else ALWAYS_DEBUG
+
+    def __call__(self, event: Event) -> None:
+        if type(event) in self._skipped:
+            return
+        level, text, fields = sentence(event)
+        try:
+            getattr(self._logger, level)(text, **fields)
+        except (OSError, ValueError):
+            # Standard error is gone, full or closed. A worker that holds leases does not die of its log.
+            return

@@ -1,0 +1,146 @@
+"""Every sentence a worker writes into its log: one event, one level, one text, its fields. Pure."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, Literal, NamedTuple, assert_never
+
+from holdfast.domain.answers import Status
+from holdfast.domain.events import (
+    Beats,
+    Claims,
+    Event,
+    LeaseGone,
+    Problem,
+    Reaping,
+    RunEnded,
+    RunMoved,
+    RunnerEnded,
+    RunnerStarted,
+    StoreBack,
+    StoreFailed,
+    WakeUps,
+    WorkerMoved,
+)
+from holdfast.domain.lifecycle import Event as Recorded
+from holdfast.domain.worker_states import ERROR_WAIT_SECONDS, WorkerState
+
+Level = Literal["debug", "info", "warning", "error"]
+
+# Events of the hot path that are never worth more than a debug line.
+ALWAYS_DEBUG = frozenset({RunMoved, Claims, Beats})
+
+
+class Sentence(NamedTuple):
+    level: Level
+    text: str
+    fields: dict[str, Any]
+
+
+def sentence(event: Event) -> Sentence:
+    match event:
+        case RunMoved():
+            return _run_moved(event)
+        case RunEnded():
+            return _run_ended(event)
+        case Claims(count, seconds):
+            text = "jobs claimed" if count else "nothing to claim"
+            return Sentence("debug", text, {"count": count, "seconds": round(seconds, 6)})
+        case Beats(count, seconds, margin):
+            figures = {"count": count, "seconds": round(seconds, 6), "margin": round(margin, 3)}
+            return Sentence("debug", "leases renewed", figures)
+        case WorkerMoved():
+            return _worker_moved(event)
+        case LeaseGone():
+            return _lease_gone(event)
+        case RunnerStarted(pid, kind, slots):
+            return Sentence("info", "runner started", {"pid": pid, "kind": kind, "slots": slots})
+        case RunnerEnded():
+            return _runner_ended(event)
+        case StoreFailed(what, message):
+            return Sentence("warning", "store failed", {"what": what, "error": message})
+        case StoreBack(what, seconds):
+            return Sentence("info", "store is back", {"what": what, "away_seconds": round(seconds, 3)})
+        case Reaping(count):
+            return Sentence("info" if count else "debug", "expired leases reaped", {"count": count})
+        case WakeUps(status):
+            level: Level = "warning" if status == "degraded" else "info"
+            return Sentence(level, f"wake-ups are {status}", {"status": status})
+        case Problem(where, message, stack):
+            told = {"where": where, "error": message} | ({} if stack is None else {"stack": stack})
+            return Sentence("error", "unexpected problem survived", told)
+        case _:
+            assert_never(event)
+
+
+def _worker_moved(event: WorkerMoved) -> Sentence:
+    fields: dict[str, Any] = {"before": str(event.before), "after": str(event.after)}
+    match event.after:
+        case WorkerState.ERROR_WAIT:
+            return Sentence("warning", "worker waits after an error", fields | {"wait_seconds": ERROR_WAIT_SECONDS})
+        case WorkerState.DRAINING:
+            return Sentence("info", "worker is draining", fields)
+        case WorkerState.STOPPED:
+            return Sentence("info", "worker stopped", fields)
+        case _:
+            return Sentence("debug", "worker moved", fields)
+
+
+def _run_moved(event: RunMoved) -> Sentence:
+    fields = _job(event) | {"queue": event.queue, "before": _word(event.before), "after": _word(event.after)}
+    return Sentence("debug", "run moved", fields)
+
+
+# What the store recorded for the attempt, in words. Success and an orderly "later" are routine.
+_ENDINGS: dict[str, tuple[Level, str]] = {
+    Recorded.SUCCEEDED: ("debug", "job succeeded"),
+    Recorded.SNOOZED: ("debug", "job snoozed"),
+    Recorded.RETRY_SCHEDULED: ("info", "job failed and will be tried again"),
+    Recorded.FAILED: ("info", "job failed for good"),
+    Recorded.CRASHED: ("info", "job lost its runner and will be tried again"),
+    Recorded.RELEASED: ("info", "job given back without charge"),
+    Recorded.CANCELLED: ("info", "job cancelled"),
+}
+
+
+def _run_ended(event: RunEnded) -> Sentence:
+    fields = _job(event) | {"queue": event.queue, "outcome": event.outcome, "duration_ms": event.duration_ms}
+    if event.error is not None:
+        fields["error"] = event.error
+    if event.status == Status.REFUSED:
+        return Sentence("warning", "report refused", fields)
+    if event.status == Status.BUSY:
+        return Sentence("debug", "report put off, the row is locked", fields)
+    level, text = _ENDINGS.get(event.event or "", ("info", "job ended"))
+    return Sentence(level, text, fields | {"recorded": event.event, "status": str(event.status)})
+
+
+def _lease_gone(event: LeaseGone) -> Sentence:
+    text = "lease is not ours any more" if event.refused else "lease cannot be confirmed any more"
+    return Sentence("warning", text, _job(event) | {"run_killed": event.killed})
+
+
+def _runner_ended(event: RunnerEnded) -> Sentence:
+    fields: dict[str, Any] = {"pid": event.pid, "kind": event.kind, "jobs": event.jobs, "exit_code": event.exit_code}
+    if event.signal is not None:
+        fields["signal"] = _signal_name(event.signal)
+    if event.why is not None:
+        return Sentence("info", "runner ended", fields | {"why": event.why})
+    if event.signal is not None:
+        return Sentence("error", "runner was killed", fields)
+    return Sentence("error" if event.exit_code else "warning", "runner ended by itself", fields)
+
+
+def _job(event: RunMoved | RunEnded | LeaseGone) -> dict[str, Any]:
+    return {"job_id": event.job_id, "attempt": event.attempt, "task": event.task}
+
+
+def _word(state: object) -> str | None:
+    return None if state is None else str(state)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has a number only
+        return str(number)

@@ -1,0 +1,58 @@
+"""One event of every kind."""
+
+from holdfast.domain.events import (
+    Beats,
+    Claims,
+    Event,
+    LeaseGone,
+    Problem,
+    Reaping,
+    RunEnded,
+    RunMoved,
+    RunnerEnded,
+    RunnerStarted,
+    StoreBack,
+    StoreFailed,
+    WakeUps,
+    WorkerMoved,
+)
+from holdfast.domain.worker_states import RunState, WorkerState
+
+JOB = "01890a5d-ac96-774b-bcce-b302099a8057"
+
+
+def worker_moved(after: WorkerState) -> WorkerMoved:
+    return WorkerMoved(WorkerState.POLLING, after)
+
+
+def run_moved(before: RunState | None, after: RunState | None) -> RunMoved:
+    return RunMoved(JOB, 2, "mail", "default", before, after)
+
+
+def run_ended(event: str | None = "succeeded", status: str = "applied", error: str | None = None) -> RunEnded:
+    return RunEnded(JOB, 2, "mail", "default", event or "failed", status, event, 12, error)
+
+
+def lease_gone(refused: bool = True) -> LeaseGone:
+    return LeaseGone(JOB, 2, "mail", refused, killed=True)
+
+
+def runner_ended(why: str | None = None, signal: int | None = None, exit_code: int | None = None) -> RunnerEnded:
+    return RunnerEnded(4711, "sync", exit_code, signal, why, jobs=3)
+
+
+EVERY_KIND: list[Event] = [
+    worker_moved(WorkerState.IDLE),
+    run_moved(None, RunState.CLAIMING),
+    Claims(3, 0.002),
+    run_ended(),
+    Beats(3, 0.002, 41.0),
+    lease_gone(),
+    RunnerStarted(4711, "sync", 1),
+    runner_ended(),
+    StoreFailed("claim", "connection refused"),
+    StoreBack("claim", 12.5),
+    Reaping(2),
+    WakeUps("listening"),
+    Problem("loop", "KeyError: 'x'", "Traceback …"),
+]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from holdfast.domain.history import SENTENCES
 from holdfast.domain.lifecycle import RULES, Charge, Rule, State
+from holdfast.domain.worker_states import RUN_MOVES, WORKER_MOVES, AnyState, RunState, WorkerState
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -18,6 +19,25 @@ MEANINGS = {
     State.SUCCEEDED: "terminal",
     State.FAILED: "terminal; this set is the dead-letter queue; an operator may requeue",
     State.CANCELLED: "terminal; an operator may requeue",
+}
+
+WORKER_MEANINGS = {
+    WorkerState.STARTING: "its runners start and say which tasks they know",
+    WorkerState.CONNECTING: "asks the store whether it is there; once connected before, that is one cheap check",
+    WorkerState.RECOVERING: "does the duties that are due, such as reaping expired leases, and announces its tasks",
+    WorkerState.POLLING: "claims; it stays here for as long as there is work",
+    WorkerState.BACKING_OFF: "chooses how long to wait: longer each time nothing is found, with jitter",
+    WorkerState.IDLE: "waits; a wake-up ends it early",
+    WorkerState.ERROR_WAIT: "waits 5 s after a store that is away or an exception that nobody handled",
+    WorkerState.DRAINING: "was told to stop: claims no more, keeps its leases, finishes or gives back what runs",
+    WorkerState.STOPPED: "holds nothing any more; the process ends",
+}
+
+RUN_MEANINGS = {
+    RunState.CLAIMING: "the lease is ours, a runner is about to start it",
+    RunState.PROCESSING: "a runner works on it",
+    RunState.REPORTING_SUCCESS: "it succeeded, and the store is being told",
+    RunState.REPORTING_FAILURE: "it failed, crashed or is given back, and the store is being told",
 }
 
 
@@ -80,7 +100,71 @@ violation. `--json` prints `{{"ok", "jobs", "events", "violations": [{{"job_id",
 """
 
 
-PAGES = {"lifecycle.md": lifecycle, "verify.md": verify}
+def worker_states() -> str:
+    return f"""# The states of a worker, and of a run
+
+<!-- Generated from src/holdfast/domain/worker_states.py by `make docs`. Do not edit. -->
+
+A worker has one state of its own, and one for each job that it runs. Both tables are data, and the worker refuses a
+move that is not in them. Runs go on whatever the worker's own state is: an idle worker may well have ten of them.
+
+## The worker
+
+{_meanings(WORKER_MEANINGS)}
+
+{_moves(WORKER_MOVES)}
+
+{_diagram(WORKER_MOVES, WorkerState.STARTING)}
+
+## A run
+
+{_meanings(RUN_MEANINGS)}
+
+{_moves(RUN_MOVES)}
+
+{_diagram(RUN_MOVES, RunState.CLAIMING)}
+
+A job that was claimed but never started (prefetched, then handed back by a worker that drains) leaves from `claiming`:
+it is released without charge, and of a run that never was there is nothing to report.
+
+## Where to see them
+
+| | the worker's state | the state of its runs |
+|---|---|---|
+| database | the column `holdfast_workers.state` | `holdfast_jobs.state` is `running` for all four |
+| metric | `holdfast_worker_state{{state="polling"}}` is 1 | `holdfast_job_runs{{state="processing"}}` counts them |
+| log, at debug | `worker moved` | `run moved`, with `job_id` and `attempt` |
+| log, always | `worker waits after an error`, `worker is draining`, `worker stopped` | every end but a success |
+| HTTP | `/healthz` and `/readyz`, when the worker was started with `--health` | |
+
+`holdfast_workers` is there for people to look at. Nothing depends on it: who may run a job is decided by its lease.
+"""
+
+
+def _meanings(meanings: Mapping[AnyState, str]) -> str:
+    rows: list[str] = [f"| `{state}` | {meaning} |" for state, meaning in meanings.items()]
+    return "\n".join(["| state | meaning |", "|---|---|", *rows])
+
+
+def _moves(moves: Mapping[AnyState, Mapping[AnyState, str]]) -> str:
+    rows: list[str] = [
+        f"| `{source}` | `{target}` | {reason} |"
+        for source, targets in moves.items()
+        for target, reason in targets.items()
+    ]
+    return "\n".join(["| from | to | when |", "|---|---|---|", *rows])
+
+
+def _diagram(moves: Mapping[AnyState, Mapping[AnyState, str]], start: AnyState) -> str:
+    arrows: list[str] = [f"    [*] --> {start}"]
+    for source, targets in moves.items():
+        # In a diagram a colon ends the reason's first part; the table above has all of it.
+        arrows += [f"    {source} --> {target}: {reason.partition(':')[0]}" for target, reason in targets.items()]
+        arrows += [] if targets else [f"    {source} --> [*]"]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *arrows, "```"])
+
+
+PAGES = {"lifecycle.md": lifecycle, "verify.md": verify, "worker-states.md": worker_states}
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from holdfast.domain.manifest import TaskInfo
 from holdfast.stores.sql_store import SqlStore
 from tests.acceptance.command_line import CommandLine, InProcess
 
@@ -31,6 +32,34 @@ def test_every_option_reaches_the_job(holdfast: CommandLine, store: SqlStore) ->
     assert job.lease_seconds == 90
     assert job.unique_key == job.spec_hash
     assert 599 <= (job.run_after - job.created_at).total_seconds() <= 601
+
+
+ANNOUNCED = TaskInfo(
+    "fetch",
+    "7",
+    defaults={
+        "queue": "slow", "priority": 5, "max_attempts": 9, "max_crashes": 4, "timeout_seconds": 30.0,
+        "lease_seconds": 120.0, "source": "shop", "retry": {"kind": "fixed", "base": 2.0}, "colour": "of a newer one",
+    },
+)  # fmt: skip
+
+
+def test_what_is_not_given_is_as_a_worker_announced_it(here: InProcess, store: SqlStore) -> None:
+    store.announce([ANNOUNCED])
+    job = store.job(here("enqueue", "fetch", LEASE_SECONDS="90").succeeded().out.strip())
+    assert (job.queue, job.priority, job.source, job.task_version) == ("slow", 5, "shop", "7")
+    assert (job.max_attempts, job.max_crashes, job.timeout_seconds, job.lease_seconds) == (9, 4, 30, 120)
+    assert job.retry is not None
+    assert job.retry["kind"] == "fixed"
+
+    flags = ("--queue", "fast", "--priority", "0", "--max-attempts", "3", "--source", "bank")
+    job = store.job(here("enqueue", "fetch", *flags).succeeded().out.strip())
+    assert (job.queue, job.priority, job.max_attempts, job.source) == ("fast", 0, 3, "bank")
+    assert (job.max_crashes, job.task_version) == (4, "7")
+
+    job = store.job(here("enqueue", "unknown", LEASE_SECONDS="90").succeeded().out.strip())
+    assert (job.queue, job.priority, job.max_attempts, job.source) == ("default", 0, 3, None)
+    assert (job.lease_seconds, job.task_version) == (90, None)
 
 
 def test_a_unique_job_that_is_there_already_is_the_answer(here: InProcess) -> None:

@@ -25,7 +25,7 @@ def test_a_queue_is_paused_limited_and_resumed(holdfast: CommandLine, here: InPr
     assert store.claim("ada") == []
     assert holdfast("queues", "resume", "default", "--json").succeeded().document["paused_at"] is None
     assert holdfast("queues", "--json", "limit", "default", "1").succeeded().document["max_running"] == 1
-    store.limit_queue("default", 1)  # this process remembers for a second that there were no limits
+    store.limit_queue("default", 1)  # this process remembers for five seconds that there were no limits
     assert len(store.claim("ada", limit=2)) == 1
     assert here("queues", "limit", "default", "none", "--json").succeeded().document["max_running"] is None
 

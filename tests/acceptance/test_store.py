@@ -11,10 +11,12 @@ NOBODY = "00000000-0000-0000-0000-000000000007"
 READING = [
     ("jobs", "list"),
     ("jobs", "show", NOBODY),
+    ("jobs", "logs", NOBODY),
     ("jobs", "cancel", NOBODY),
     ("jobs", "requeue", NOBODY),
     ("queues",),
     ("sources",),
+    ("workers",),
     ("stuck",),
     ("verify",),
     ("db", "current"),

@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import db, demo, enqueue, jobs_list, jobs_operate, jobs_show, queues, sources, stuck, verify, version
+from holdfast.cli import (
+    db,
+    demo,
+    enqueue,
+    jobs_list,
+    jobs_logs,
+    jobs_operate,
+    jobs_show,
+    queues,
+    sources,
+    stuck,
+    verify,
+    version,
+    worker,
+    workers,
+)
 from holdfast.cli.session import Json, Session, begin
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -39,10 +54,13 @@ def _group(name: str, text: str, alone: Callable[..., None] | None = None) -> ty
 
 
 app.command("enqueue")(enqueue.enqueue)
+app.command("worker")(worker.worker)
+app.command("up")(worker.up)
 
 _jobs = _group("jobs", "Look at jobs; cancel and requeue them.")
 _jobs.command("list")(jobs_list.list_jobs)
 _jobs.command("show")(jobs_show.show)
+_jobs.command("logs")(jobs_logs.logs)
 _jobs.command("cancel")(jobs_operate.cancel)
 _jobs.command("requeue")(jobs_operate.requeue)
 
@@ -54,6 +72,7 @@ _queues.command("limit")(queues.limit)
 _sources = _group("sources", "The outside systems that jobs touch, and their limits.", sources.list_sources)
 _sources.command("set")(sources.set_source)
 
+app.command("workers")(workers.workers)
 app.command("stuck")(stuck.stuck)
 app.command("verify")(verify.verify)
 

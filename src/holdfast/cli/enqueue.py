@@ -1,4 +1,7 @@
-"""`holdfast enqueue TASK [JSON]`"""
+"""`holdfast enqueue TASK [JSON]`
+
+What is not given on the command line is taken from what a worker has announced of the task, then from the settings.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,19 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.session import Json, begin, opened
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.job import DEFAULT_QUEUE, NewJob
+from holdfast.domain.job import NewJob
+from holdfast.domain.manifest import TaskInfo
+
+ANNOUNCED = (
+    "queue",
+    "priority",
+    "max_attempts",
+    "max_crashes",
+    "retry",
+    "timeout_seconds",
+    "lease_seconds",
+    "source",
+)
 
 
 def enqueue(
@@ -20,10 +35,10 @@ def enqueue(
     payload: Annotated[
         str, typer.Argument(metavar="JSON", help="Its parameters, a JSON object; - reads it from standard input.")
     ] = "{}",
-    queue: Annotated[str, typer.Option(metavar="Q")] = DEFAULT_QUEUE,
-    priority: Annotated[int, typer.Option(metavar="N", help="From -100 to 100, higher first.")] = 0,
+    queue: Annotated[str | None, typer.Option(metavar="Q")] = None,
+    priority: Annotated[int | None, typer.Option(metavar="N", help="From -100 to 100, higher first.")] = None,
     delay: Annotated[str | None, typer.Option(metavar="10m", help="Do not run it before that much time.")] = None,
-    max_attempts: Annotated[int, typer.Option(metavar="N", help="Failures and crashes together.")] = 3,
+    max_attempts: Annotated[int | None, typer.Option(metavar="N", help="Failures and crashes together.")] = None,
     unique: Annotated[
         bool, typer.Option("--unique", help="If a job like this is waiting or running, answer with that one.")
     ] = False,
@@ -32,28 +47,38 @@ def enqueue(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Store a job; print its id."""
+    """Store a job; print its id. What is not given is as a worker has announced the task."""
     session = begin(context, json)
     settings = session.settings()
-    job = NewJob(
-        task=task,
-        payload=read_payload(payload),
-        queue=queue,
-        priority=priority,
-        delay=delay,
-        max_attempts=max_attempts,
-        unique=unique,
-        source=source,
-        lease_seconds=settings.lease_seconds,
-    )
+    options: dict[str, Any] = {
+        "queue": queue,
+        "priority": priority,
+        "delay": delay,
+        "max_attempts": max_attempts,
+        "source": source,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    given |= {"task": task, "payload": read_payload(payload), "unique": unique}
+    NewJob.from_options(given)  # refused before there is a file
     with opened(settings, create=True) as store:
-        answer = store.enqueue(job)
+        known = store.announced(task)
+        answer = store.enqueue(
+            NewJob.from_options({"lease_seconds": settings.lease_seconds, **defaults(known), **given})
+        )
     if session.json:
         output.document(answer)
         return
     output.line(answer.id)
     if not answer.created:
         output.remark(f"It was there already and is {answer.state}; nothing was added.")
+
+
+def defaults(task: TaskInfo | None) -> dict[str, Any]:
+    """What the task's author named, as options of a job; a newer worker may have announced more than we know."""
+    if task is None:
+        return {}
+    known = {name: value for name, value in task.defaults.items() if name in ANNOUNCED}
+    return {**known, "version": task.version}
 
 
 def read_payload(argument: str) -> dict[str, Any]:

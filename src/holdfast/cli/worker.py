@@ -1,0 +1,229 @@
+"""`holdfast worker MODULE:APP` and `holdfast up MODULE:APP`"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from holdfast.cli.session import Json, Session, begin
+from holdfast.domain import durations
+from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.names import check_integer, check_name
+from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.worker.options import WorkerOptions
+
+AppName = Annotated[
+    str | None, typer.Argument(metavar="MODULE:APP", help="Where the App is; else `app` in [tool.holdfast].")
+]
+Queues = Annotated[str | None, typer.Option(metavar="a,b", help="Only these, in this order; else all of them.")]
+Processes = Annotated[int | None, typer.Option(metavar="N", help="Runner processes; else one for each core.")]
+Slots = Annotated[int, typer.Option(metavar="M", help="Jobs at once in each of them; 1 gives a job its own process.")]
+AsyncSlots = Annotated[int, typer.Option(metavar="M", help="Coroutines at once, in a process of their own.")]
+Grace = Annotated[
+    str | None, typer.Option(metavar="30s", help="How long jobs may go on after a stop signal, or after a cancel.")
+]
+Heartbeat = Annotated[str | None, typer.Option(metavar="20s", help="How often leases are renewed.")]
+RecycleJobs = Annotated[int | None, typer.Option(metavar="N", help="Replace a runner after so many jobs.")]
+RecycleMemory = Annotated[str | None, typer.Option(metavar="300MB", help="Replace a runner that has grown so large.")]
+MaxMemory = Annotated[str | None, typer.Option(metavar="512MB", help="Kill a runner that uses more.")]
+Notify = Annotated[bool, typer.Option("--notify/--no-notify", help="Listen for new jobs (Postgres); else only poll.")]
+Health = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics, say at 127.0.0.1:9100."),
+]
+LogFormat = Annotated[Literal["pretty", "json"] | None, typer.Option(help="json unless a person looks on.")]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option()]
+
+
+def worker(
+    context: typer.Context,
+    app: AppName = None,
+    queues: Queues = None,
+    processes: Processes = None,
+    slots: Slots = 1,
+    async_slots: AsyncSlots = 64,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Exit once nothing is due and nothing of its own runs.")
+    ] = False,
+    grace: Grace = None,
+    heartbeat: Heartbeat = None,
+    recycle_jobs: RecycleJobs = None,
+    recycle_memory: RecycleMemory = None,
+    max_memory: MaxMemory = None,
+    notify: Notify = True,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Exit if the store is away at start.")] = False,
+    health: Health = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = "info",
+    json: Json = False,
+) -> None:
+    """Run jobs. The supervisor claims, heartbeats and reports; user code runs in processes of its own."""
+    given = Given(
+        app, queues, processes, slots, async_slots, grace, heartbeat, recycle_jobs, recycle_memory, max_memory, notify
+    )
+    shown = Shown(health, log_format, log_level)
+    run(begin(context, json), given, shown, drain=drain, fail_fast=fail_fast)
+
+
+def up(
+    context: typer.Context,
+    app: AppName = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart the runners when a .py file changes.")] = False,
+    queues: Queues = None,
+    processes: Processes = None,
+    slots: Slots = 1,
+    async_slots: AsyncSlots = 64,
+    grace: Grace = None,
+    health: Health = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = "info",
+    json: Json = False,
+) -> None:
+    """A worker and the periodic duties in one command, for development and small installations."""
+    given = Given(app, queues, processes, slots, async_slots, grace)
+    run(begin(context, json), given, Shown(health, log_format, log_level), reload=reload)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The flags, as they were typed."""
+
+    app: str | None
+    queues: str | None
+    processes: int | None
+    slots: int
+    async_slots: int
+    grace: str | None
+    heartbeat: str | None = None
+    recycle_jobs: int | None = None
+    recycle_memory: str | None = None
+    max_memory: str | None = None
+    notify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    health: str | None
+    log_format: Literal["pretty", "json"] | None
+    log_level: str
+
+
+def run(
+    session: Session,
+    given: Given,
+    shown: Shown,
+    *,
+    drain: bool = False,
+    fail_fast: bool = False,
+    reload: bool = False,
+) -> None:
+    if sys.platform == "win32":
+        raise ConfigurationError("A worker needs Linux or macOS; on Windows Holdfast can enqueue and read.")
+    from holdfast.domain.events import Events
+    from holdfast.observe.logs import LogSubscriber, configure
+    from holdfast.observe.metrics import MetricsSubscriber
+    from holdfast.worker.start import Worker
+
+    settings = session.settings()
+    options = _options(settings, session, given, drain=drain, fail_fast=fail_fast, reload=reload)
+    as_json = session.json or (shown.log_format or _fitting_format()) == "json"
+    logger = configure("json" if as_json else "pretty", shown.log_level)
+    events = Events(LogSubscriber(logger))
+    the_worker = Worker(options, events, lambda line: logger.info(line))
+    server = None
+    if shown.health is not None:
+        from prometheus_client import CollectorRegistry
+
+        from holdfast.observe.health import HealthServer
+
+        registry = CollectorRegistry()
+        events.subscribe(MetricsSubscriber(registry))
+        host, port = _address(shown.health)
+        server = HealthServer(host, port, registry, the_worker.health)
+    try:
+        code = the_worker.run()
+    finally:
+        if server is not None:
+            server.close()
+    raise typer.Exit(code)
+
+
+def _options(
+    settings: Settings, session: Session, given: Given, *, drain: bool, fail_fast: bool, reload: bool
+) -> WorkerOptions:
+    from holdfast.domain.timing import choose
+    from holdfast.worker.identity import worker_id
+    from holdfast.worker.options import WorkerOptions
+
+    app = given.app or settings.app
+    if app is None:
+        raise ConfigurationError(
+            'Name the app: holdfast worker MODULE:APP, or set app = "MODULE:APP" in [tool.holdfast] of pyproject.toml.'
+        )
+    heartbeat = settings.heartbeat_seconds if given.heartbeat is None else _seconds(given.heartbeat, "--heartbeat")
+    cores = os.cpu_count() or 1
+    return WorkerOptions(
+        app=check_name(app, "MODULE:APP"),
+        database_url=settings.database_url,
+        database_flag=session.database,
+        worker_id=worker_id(settings.worker_id),
+        queues=_names(given.queues),
+        processes=check_integer(cores if given.processes is None else given.processes, "--processes", 1, 1_000),
+        slots=check_integer(given.slots, "--slots", 1, 1_000),
+        async_slots=check_integer(given.async_slots, "--async-slots", 1, 10_000),
+        drain=drain,
+        fail_fast=fail_fast,
+        reload=reload,
+        notify=given.notify and settings.notify,
+        timing=choose(settings.lease_seconds, heartbeat),
+        poll_seconds=settings.poll_interval,
+        grace_seconds=settings.grace_seconds if given.grace is None else _seconds(given.grace, "--grace", low=0.0),
+        recycle_jobs=None
+        if given.recycle_jobs is None
+        else check_integer(given.recycle_jobs, "--recycle-jobs", 1, 10**9),
+        recycle_memory=_bytes(given.recycle_memory, "--recycle-memory"),
+        max_memory=_bytes(given.max_memory, "--max-memory"),
+    )
+
+
+def _names(given: str | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    return tuple(check_name(name.strip(), "--queues") for name in given.split(","))
+
+
+def _seconds(given: str, flag: str, low: float | None = None) -> float:
+    found = durations.seconds(given, flag)
+    if found < 0 or (low is None and found == 0):
+        raise InvalidInput(flag, f"must be more than zero, got {given}")
+    return found
+
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _bytes(given: str | None, flag: str) -> int | None:
+    if given is None:
+        return None
+    found = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", given.strip().lower())
+    if found is None or int(found[1]) == 0:
+        raise InvalidInput(flag, f"must be a size such as 512MB or 2GB, got {given!r}")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _address(given: str) -> tuple[str, int]:
+    host, _, port = given.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise InvalidInput("--health", f"must be HOST:PORT or a port alone, got {given!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _fitting_format() -> Literal["pretty", "json"]:
+    return "pretty" if sys.stderr.isatty() else "json"

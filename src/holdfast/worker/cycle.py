@@ -1,0 +1,157 @@
+"""The worker's own states, stepped along the table in `domain/worker_states.py`.
+
+connecting   the first time, and after an error, the store is opened; later it is known to be there, and costs nothing
+recovering   claims whose answer was lost are given back; duties that are due are done
+polling      claim as long as there is room and something to claim
+idle         until the wait is over or somebody rings
+
+Heartbeats, reports and limits do not depend on any of this: they go on in every state.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from holdfast.domain.events import Events, StoreFailed, WorkerMoved
+from holdfast.domain.worker_states import ERROR_WAIT_SECONDS, WORKER_MOVES, Machine, WorkerState
+from holdfast.ports import Store
+from holdfast.worker.desk import Desk, Refusal
+from holdfast.worker.duties import Duties
+from holdfast.worker.part import NEVER
+from holdfast.worker.pickup import Found, Pickup
+
+
+class Cycle:
+    def __init__(
+        self,
+        connect: Callable[[], Store],
+        pickup: Pickup,
+        duties: Duties,
+        events: Events,
+        ring: Callable[[], None],
+        runners_ready: Callable[[], bool],
+    ) -> None:
+        self._events = events
+        self._machine: Machine[WorkerState] = Machine(WorkerState.STARTING, WORKER_MOVES, self._moved)
+        self._connecting: Desk[str, Store] = Desk("connecting", lambda _why: connect(), ring)
+        self._pickup = pickup
+        self._duties = duties
+        self._runners_ready = runners_ready
+        self._connected = False
+        self._rung = False
+        self._wake_at = NEVER
+        self.error: Exception | None = None
+        self._steps: dict[WorkerState, Callable[[float], bool]] = {
+            WorkerState.STARTING: self._starting,
+            WorkerState.CONNECTING: self._connect,
+            WorkerState.RECOVERING: self._recover,
+            WorkerState.POLLING: self._poll,
+            WorkerState.BACKING_OFF: self._back_off,
+            WorkerState.IDLE: self._idle,
+            WorkerState.ERROR_WAIT: self._wait_after_error,
+        }
+
+    @property
+    def state(self) -> WorkerState:
+        return self._machine.state
+
+    @property
+    def connected(self) -> bool:
+        return self._connected
+
+    def ring(self) -> None:
+        """There may be work: do not wait any longer."""
+        self._rung = True
+
+    def step(self, now: float) -> None:
+        """Move on until there is something to wait for. What goes wrong here is waited out."""
+        try:
+            while (advance := self._steps.get(self.state)) is not None and advance(now):
+                pass
+        except Exception as error:
+            self.fail(error, now)
+
+    def fail(self, error: Exception, now: float) -> None:
+        self.error = error
+        self._connected = False
+        self._events.emit(StoreFailed(str(self.state), str(error) or type(error).__name__))
+        if self.state is WorkerState.ERROR_WAIT or WorkerState.ERROR_WAIT not in WORKER_MOVES[self.state]:
+            return
+        # A little more than the five seconds, each worker its own: they must not all come back in the same moment.
+        self._wake_at = now + ERROR_WAIT_SECONDS + random.uniform(0.0, 1.0)
+        self._machine.to(WorkerState.ERROR_WAIT)
+
+    def drain(self) -> None:
+        self._wake_at = NEVER
+        self._machine.to(WorkerState.DRAINING)
+
+    def stop(self) -> None:
+        self._machine.to(WorkerState.STOPPED)
+
+    def wake_at(self) -> float:
+        return self._wake_at
+
+    def close(self) -> None:
+        self._connecting.close()
+
+    # one method a state: True when it moved
+
+    def _starting(self, _now: float) -> bool:
+        return self._runners_ready() and self._to(WorkerState.CONNECTING)
+
+    def _connect(self, _now: float) -> bool:
+        if self._connected:
+            return self._to(WorkerState.RECOVERING)
+        if not self._connecting.busy:
+            self._connecting.ask("connect")
+            return False
+        answer = self._connecting.take()
+        if isinstance(answer, Refusal):
+            raise answer.error
+        if answer is None:
+            return False
+        self._connected, self.error = True, None
+        self._duties.run_soon()
+        return self._to(WorkerState.RECOVERING)
+
+    def _recover(self, now: float) -> bool:
+        self._duties.step(now)
+        if self._duties.pending:
+            return False
+        if self._duties.error is not None:
+            error, self._duties.error = self._duties.error, None
+            raise error
+        return self._to(WorkerState.POLLING)
+
+    def _poll(self, now: float) -> bool:
+        if not self._pickup.busy:  # who rings while a claim is under way may have news that it does not see
+            self._rung = False
+        match self._pickup.poll(now):
+            case Found.NOTHING:
+                return self._to(WorkerState.BACKING_OFF)
+            case Found.SOME:
+                return True
+            case _:
+                return False
+
+    def _back_off(self, now: float) -> bool:
+        self._wake_at = now + self._pickup.next_wait()
+        return self._to(WorkerState.IDLE)
+
+    def _idle(self, now: float) -> bool:
+        if now < self._wake_at and not self._rung:
+            return False
+        return self._to(WorkerState.CONNECTING)
+
+    def _wait_after_error(self, now: float) -> bool:
+        return now >= self._wake_at and self._to(WorkerState.CONNECTING)
+
+    def _to(self, target: WorkerState) -> bool:
+        if target is not WorkerState.IDLE:
+            self._wake_at = NEVER
+        self._machine.to(target)
+        return True
+
+    def _moved(self, before: WorkerState, after: WorkerState) -> None:
+        self._events.emit(WorkerMoved(before, after))

@@ -1,0 +1,124 @@
+"""A worker in the caller's own process, for notebooks and tests: `app.work()`.
+
+It claims, runs and settles one job after another with real leases. A thread renews the lease of the job that runs, so
+a long one keeps it as long as the process gets to run Python at all; hard time limits and protection from crashes need
+`holdfast worker`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.domain.answers import Beat, Status
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.job import Claimed
+from holdfast.domain.lifecycle import State
+from holdfast.domain.logs import LogLine
+from holdfast.domain.outcome import Outcome, Released, Report, Usage
+from holdfast.ports import Store
+from holdfast.runners.command import CommandRun
+from holdfast.tasks.context import Context, JobInfo
+from holdfast.tasks.execute import call, outcome_of, outcome_of_error
+from holdfast.tasks.task import CommandTask
+from holdfast.wiring import complete_in
+from holdfast.worker.identity import worker_id
+from holdfast.worker.options import TERM_GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from holdfast.tasks.app import App
+
+POLL_SECONDS = 0.2
+
+
+def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
+    """Run what is due; how many attempts that were."""
+    store: Store = app.store
+    worker = worker_id("inline")
+    store.reap(worker)
+    done = 0
+    while limit is None or done < limit:
+        jobs = store.claim(worker, 1, queues, list(app.tasks))
+        if jobs:
+            _run(app, store, worker, jobs[0])
+            done += 1
+        elif until_empty:
+            break
+        else:
+            time.sleep(POLL_SECONDS)
+    return done
+
+
+class _Channel:
+    """Progress goes with the next heartbeat, log lines with the end of the job."""
+
+    def __init__(self) -> None:
+        self.value: dict[str, Any] | None = None
+        self.lines: list[LogLine] = []
+
+    def progress(self, value: dict[str, Any]) -> None:
+        self.value = value
+
+    def log(self, line: LogLine) -> None:
+        self.lines.append(line)
+
+    def completing(self) -> None:
+        pass
+
+
+def _run(app: App, store: Store, worker: str, job: Claimed) -> None:
+    channel = _Channel()
+    context = Context(JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in)
+    over = threading.Event()
+    beating = threading.Thread(target=_beat, args=(store, worker, job, context, channel, over), daemon=True)
+    beating.start()
+    started = time.monotonic()
+    outcome: Outcome = Released("interrupted")
+    try:
+        outcome = _outcome(app, context, channel)
+    finally:
+        over.set()
+        beating.join()
+        if channel.lines:
+            store.append_logs(channel.lines)
+        if not context.completed_in or not _finished(store, job):
+            usage = Usage(duration_ms=int((time.monotonic() - started) * 1000))
+            store.settle([Report(job.job_id, job.attempt, job.lease_token, outcome, worker, usage)])
+
+
+def _outcome(app: App, context: Context, channel: _Channel) -> Outcome:
+    task = app.tasks[context.job.task]
+    if isinstance(task, CommandTask):
+        run = CommandRun(
+            task.command,
+            context.job,
+            channel,
+            lambda: context.cancel_reason,
+            term_grace_seconds=TERM_GRACE_SECONDS,
+            exclusive=False,
+        )
+        return run.run().outcome
+    try:
+        return outcome_of(task, call(task, context))
+    except Exception as error:
+        return outcome_of_error(task, error)
+
+
+def _finished(store: Store, job: Claimed) -> bool:
+    found = store.job(job.job_id)
+    return found.state is not State.RUNNING or found.attempt != job.attempt
+
+
+def _beat(store: Store, worker: str, job: Claimed, context: Context, channel: _Channel, over: threading.Event) -> None:
+    while not over.wait(job.lease_seconds / 3):
+        try:
+            answer = store.heartbeat([Beat(job.job_id, job.attempt, job.lease_token, worker, channel.value)])[0]
+        except StoreUnavailable:
+            continue
+        if answer.status is Status.REFUSED:
+            context.request_cancel("lease_lost")
+            return
+        if answer.cancel and not context.cancelled:
+            context.request_cancel("cancel_requested")

@@ -1,0 +1,164 @@
+"""The leases a worker holds, and what its own clock says about them.
+
+A lease is confirmed from the moment its last successful claim or heartbeat was *sent*: how long the answer took only
+ever makes us more careful. Once it may have run out, nothing of ours may run under it.
+
+This module decides nothing about processes and knows no store: it is told times and answers what is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from holdfast.domain.answers import Beat
+from holdfast.domain.job import Claimed
+from holdfast.domain.manifest import OnLostLease, TaskInfo
+from holdfast.domain.outcome import Outcome
+from holdfast.domain.timing import Timing, kill_margin
+from holdfast.domain.worker_states import RUN_MOVES, Machine, RunState
+
+if TYPE_CHECKING:
+    from holdfast.runners.process import RunnerProcess
+
+_NEVER = float("inf")
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A job under one of our leases, from its claim to the store's answer to its report."""
+
+    job: Claimed
+    info: TaskInfo
+    claimed_at: float
+    confirmed_at: float
+    beat_every: float
+    beat_at: float
+    run: Machine[RunState] = field(default_factory=lambda: Machine(RunState.CLAIMING, RUN_MOVES))
+    runner: RunnerProcess | None = None
+    started_at: float | None = None
+    # What the task asked the engine to know.
+    progress: Any = None
+    progress_waits: bool = False
+    completing: bool = False
+    # What is to be done about it, and when.
+    limit_at: float = _NEVER
+    kill_at: float = _NEVER
+    ending: Outcome | None = None  # what is reported if it does not end well by itself
+    cancel_seen: bool = False
+    lease_warned: bool = False
+    lease_over: bool = False  # acted upon: whatever runs under it has been killed
+    lost: bool = False  # the store said so
+    reported: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.job.attempt_id
+
+    @property
+    def deadline(self) -> float:
+        return self.confirmed_at + self.job.lease_seconds
+
+    @property
+    def lease_warning_at(self) -> float:
+        return self.deadline - 2 * kill_margin(self.job.lease_seconds)
+
+    @property
+    def lease_kill_at(self) -> float:
+        return self.deadline - kill_margin(self.job.lease_seconds)
+
+    @property
+    def watched(self) -> bool:
+        """Does the end of its lease have to stop something?"""
+        return not (self.reported or self.lost or self.lease_over) and self.info.on_lost_lease is OnLostLease.KILL
+
+    def next_check(self) -> float:
+        lease = self.lease_kill_at if self.lease_warned else self.lease_warning_at
+        return min(self.limit_at, self.kill_at, lease if self.watched else _NEVER)
+
+    @property
+    def prefetchable(self) -> bool:
+        """May lie queued in a runner behind another job. Not with a crash on record, not on its last chance: such a
+        job should meet its fate alone. Not with a source: what holds a place there should be using it."""
+        job = self.job
+        last_chance = job.failures + job.crashes + 1 >= job.max_attempts or job.max_crashes <= 1
+        return job.crashes == 0 and job.source is None and not last_chance
+
+    def beat(self) -> Beat:
+        progress = self.progress if self.progress_waits else None
+        return Beat(self.job.job_id, self.job.attempt, self.job.lease_token, progress=progress)
+
+
+class LeaseBook:
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._held: dict[str, Held] = {}
+        self._next_check = _NEVER
+        self._next_beat = _NEVER
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.values()))
+
+    def get(self, attempt_id: str) -> Held | None:
+        return self._held.get(attempt_id)
+
+    def add(self, job: Claimed, info: TaskInfo, sent_at: float) -> Held:
+        every = self._timing.beat_every(job.lease_seconds)
+        held = Held(job, info, sent_at, sent_at, every, sent_at + every)
+        self._held[held.id] = held
+        self._next_beat = min(self._next_beat, held.beat_at)
+        self.changed(held)
+        return held
+
+    def drop(self, held: Held) -> None:
+        self._held.pop(held.id, None)
+
+    def changed(self, held: Held) -> None:
+        """One of its times was brought forward."""
+        self._next_check = min(self._next_check, held.next_check())
+
+    def confirm(self, held: Held, sent_at: float) -> None:
+        """A heartbeat that was sent then has succeeded."""
+        held.confirmed_at = max(held.confirmed_at, sent_at)
+        held.lease_warned = False
+
+    # heartbeats
+
+    @property
+    def next_beat(self) -> float:
+        return self._next_beat if self._held else _NEVER
+
+    def due_beats(self, now: float) -> list[Held]:
+        """Everything whose turn comes within half a period joins in: one statement for all."""
+        if now < self._next_beat:
+            return []
+        due = [held for held in self._held.values() if not held.lost and held.beat_at - held.beat_every / 2 <= now]
+        for held in due:
+            held.beat_at = now + held.beat_every
+        self._plan_beats()
+        return due
+
+    def beat_again(self, held: Held, at: float) -> None:
+        held.beat_at = min(held.beat_at, at)
+        self._next_beat = min(self._next_beat, held.beat_at)
+
+    def _plan_beats(self) -> None:
+        self._next_beat = min((held.beat_at for held in self._held.values() if not held.lost), default=_NEVER)
+
+    # limits
+
+    @property
+    def next_check(self) -> float:
+        return self._next_check
+
+    def due_checks(self, now: float) -> list[Held]:
+        if now < self._next_check:
+            return []
+        return [held for held in self._held.values() if held.next_check() <= now]
+
+    def plan_checks(self) -> None:
+        self._next_check = min((held.next_check() for held in self._held.values()), default=_NEVER)

@@ -1,0 +1,34 @@
+"""What a worker is told at start."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from holdfast.domain.timing import Timing, choose
+
+TERM_GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    app: str
+    database_url: str = field(repr=False)  # of the settings; the app may name another
+    database_flag: str | None = field(default=None, repr=False)  # overrules both
+    worker_id: str
+    queues: tuple[str, ...] | None = None
+    processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    slots: int = 1
+    async_slots: int = 64
+    drain: bool = False
+    fail_fast: bool = False
+    reload: bool = False
+    notify: bool = True
+    timing: Timing = field(default_factory=lambda: choose(60.0))
+    poll_seconds: float = 2.0
+    grace_seconds: float = 30.0
+    # Between TERM and KILL, and between "please stop" and TERM.
+    term_grace_seconds: float = TERM_GRACE_SECONDS
+    recycle_jobs: int | None = None
+    recycle_memory: int | None = None  # bytes
+    max_memory: int | None = None  # bytes

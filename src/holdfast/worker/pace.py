@@ -1,0 +1,38 @@
+"""How long tasks take, so that quick ones can be claimed ahead.
+
+A task is quick when its jobs average under 10 ms. Only then is it worth to hold more leases than there are slots: the
+next jobs lie ready in the runner while the store is asked for more. The price is that a worker which is killed has
+those leases reaped with the others, so their number is bounded.
+"""
+
+from __future__ import annotations
+
+QUICK_MS = 10.0
+WORTH_MS = 100.0  # this much work is held ready for each slot
+MOST_PER_SLOT = 64
+MOST_PER_RUNNER = 100
+_WEIGHT = 0.1
+
+
+class Pace:
+    def __init__(self) -> None:
+        self._average: dict[str, float] = {}
+
+    def note(self, task: str, duration_ms: float) -> None:
+        before = self._average.get(task, duration_ms)
+        self._average[task] = before + (duration_ms - before) * _WEIGHT
+
+    def forget(self, task: str) -> None:
+        """A task whose runner died is not quick, whatever it was before."""
+        self._average[task] = QUICK_MS
+
+    def quick(self, tasks: list[str]) -> list[str]:
+        return [task for task in tasks if self._average.get(task, QUICK_MS) < QUICK_MS]
+
+    def ahead(self, tasks: list[str], slots: int) -> int:
+        """How many jobs of these quick tasks a runner may hold beyond what its slots run."""
+        if not tasks:
+            return 0
+        slowest = max(self._average[task] for task in tasks)
+        worth = WORTH_MS / max(slowest, 0.1)
+        return min(MOST_PER_RUNNER, slots * min(MOST_PER_SLOT, int(worth)))

@@ -1,0 +1,145 @@
+"""Claiming: how many, of which tasks, and how long to wait when there is nothing.
+
+One claim is under way at a time. A worker with nothing to do asks for all its tasks in one query. In a rush it asks
+for one kind of runner at a time, as many as that kind has room for, and quick tasks some way ahead (see `pace`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from holdfast.domain.events import Claims, Events
+from holdfast.domain.job import Claimed
+from holdfast.domain.manifest import Kind
+from holdfast.ports import Store
+from holdfast.worker.desk import Desk, Refusal
+
+FIRST_WAIT_SECONDS = 0.1
+MOST_AT_ONCE = 500
+
+
+class Found(Enum):
+    WAITING = auto()  # no answer yet
+    FULL = auto()  # no room for more
+    SOME = auto()
+    NOTHING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    tasks: tuple[str, ...]
+    limit: int
+    ahead: bool = False  # only quick tasks, more than there are slots
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one kind of runner could take: its tasks, its empty slots, and how many quick jobs beyond them, of `most`
+    that it may hold so."""
+
+    tasks: Sequence[str]
+    slots: int
+    quick: Sequence[str]
+    ahead: int
+    most: int = 0
+
+
+def choose(rooms: dict[Kind, Room], rush: bool) -> Ask | None:
+    """The next question, if there is room for an answer."""
+    free = {kind: room for kind, room in rooms.items() if room.slots > 0}
+    if rush:
+        for room in rooms.values():
+            # Ask ahead in decent portions: a query for every single job that ended would cost more than it brings.
+            if room.quick and room.ahead > 0 and (room.slots + room.ahead) * 2 >= room.most:
+                return Ask(tuple(room.quick), min(MOST_AT_ONCE, room.slots + room.ahead), ahead=True)
+        if free:
+            widest = max(free.values(), key=lambda room: room.slots)
+            return Ask(tuple(widest.tasks), min(MOST_AT_ONCE, widest.slots))
+    if not free:
+        return None
+    tasks = tuple(task for room in free.values() for task in room.tasks)
+    return Ask(tasks, min(MOST_AT_ONCE, *(room.slots for room in free.values()), MOST_AT_ONCE))
+
+
+class Pickup:
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        worker: str,
+        queues: tuple[str, ...] | None,
+        poll_seconds: float,
+        rooms: Callable[[], dict[Kind, Room]],
+        taken: Callable[[list[Claimed], float], None],
+        events: Events,
+        ring: Callable[[], None],
+    ) -> None:
+        self._rooms = rooms
+        self._taken = taken
+        self._events = events
+        self._longest = poll_seconds
+        self._wait = 0.0
+        self._rush = False
+        self._asked: Ask | None = None
+        self._asked_at = 0.0
+        self.answered_at = 0.0  # the last time the store answered, also with nothing
+        self.nothing_due = False  # as of the last answer, for any of our tasks
+
+        def claim(ask: Ask) -> list[Claimed]:
+            return store().claim(worker, ask.limit, queues, ask.tasks)
+
+        self._desk: Desk[Ask, list[Claimed]] = Desk("claims", claim, ring)
+
+    @property
+    def busy(self) -> bool:
+        return self._desk.busy
+
+    def poll(self, now: float) -> Found:
+        """Ask, or look whether there is an answer. A store that cannot answer raises here."""
+        if self._asked is None:
+            return self._ask(now)
+        answer = self._desk.take()
+        if answer is None:
+            return Found.WAITING
+        asked, self._asked = self._asked, None
+        if isinstance(answer, Refusal):
+            raise answer.error
+        return self._heard(asked, answer, now)
+
+    def _ask(self, now: float) -> Found:
+        ask = choose(self._rooms(), self._rush)
+        if ask is None:
+            return Found.FULL
+        self._asked, self._asked_at = ask, now
+        self._desk.ask(ask)
+        return Found.WAITING
+
+    def _heard(self, asked: Ask, jobs: list[Claimed], now: float) -> Found:
+        self.answered_at = now
+        self.nothing_due = not jobs and len(asked.tasks) == sum(len(room.tasks) for room in self._rooms().values())
+        self._events.emit(Claims(len(jobs), now - self._asked_at))
+        full = len(jobs) == asked.limit
+        was_rush, self._rush = self._rush, full or (self._rush and asked.ahead and bool(jobs))
+        if jobs:
+            self._wait = 0.0
+            # From the moment we asked: the leases may have begun right then.
+            self._taken(jobs, self._asked_at)
+            return Found.SOME
+        # In a rush only some of the tasks were asked for: the others come next.
+        return Found.SOME if was_rush else Found.NOTHING
+
+    def collect(self, now: float) -> None:
+        """Only take what was asked for before, so that it can be given back."""
+        if self._asked is not None:
+            self.poll(now)
+
+    def next_wait(self) -> float:
+        """Longer each time nothing was found, up to the poll interval, and never in step with other workers."""
+        first = min(FIRST_WAIT_SECONDS, self._longest)
+        self._wait = min(self._longest, self._wait * 1.5 if self._wait else first)
+        return self._wait * random.uniform(0.75, 1.0)
+
+    def close(self) -> None:
+        self._desk.close()

@@ -1,0 +1,382 @@
+"""The jobs of this worker and the runners they run in: handed over, listened to, limited, ended.
+
+Three places where a job can be: in `hand` (claimed, not given to a runner), queued in a runner, or started. Only a
+started job is ever charged with the death of its runner. If one runner serves several jobs at once and dies by itself,
+nobody knows which of them did it, and all that had started are charged; if *we* kill it because of one of them, the
+others are innocent and are released.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.domain.answers import Beaten, Settled, Status
+from holdfast.domain.events import Events, LeaseGone, Problem, RunMoved, RunnerEnded
+from holdfast.domain.job import Claimed
+from holdfast.domain.logs import LogLine
+from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
+from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Succeeded, Usage
+from holdfast.domain.wire import outcome_from_json, usage_from_json
+from holdfast.domain.worker_states import RunState
+from holdfast.runners.frames import COMPLETED_IN, Frame
+from holdfast.runners.pool import Pool, runner_kind
+from holdfast.runners.process import Exit, RunnerProcess
+from holdfast.worker.heartbeats import PROGRESS_EVERY_SECONDS
+from holdfast.worker.leases import Held, LeaseBook
+from holdfast.worker.pace import Pace
+from holdfast.worker.part import NEVER
+from holdfast.worker.pickup import Room
+from holdfast.worker.reports import Ended
+
+# A job that lies queued behind one that turns out slow is taken back, and released if nobody here can run it.
+SLOW_SECONDS = 0.05
+HAND_SECONDS = 1.0
+
+
+class Runs:
+    def __init__(
+        self,
+        book: LeaseBook,
+        pool: Pool,
+        events: Events,
+        report: Callable[[Ended], None],
+        log: Callable[[list[LogLine]], None],
+        term_grace_seconds: float,
+        cancel_grace_seconds: float,
+    ) -> None:
+        self.book = book
+        self.pool = pool
+        self.pace = Pace()
+        self.draining = False
+        self.broken: Frame | None = None
+        self.database_url: str | None = None  # as the app itself names it
+        self._events = events
+        self._report = report
+        self._log = log
+        self._term_grace = term_grace_seconds
+        self._cancel_grace = cancel_grace_seconds
+        self._hand: deque[Held] = deque()
+        self._asked_back: set[int] = set()
+
+    # room and work
+
+    @property
+    def started(self) -> int:
+        return sum(1 for held in self.book if held.started_at is not None and not held.reported)
+
+    def rooms(self) -> dict[Kind, Room]:
+        return {kind: self._room(kind, tasks) for kind, tasks in self.pool.kinds().items()}
+
+    def _room(self, kind: Kind, tasks: list[str]) -> Room:
+        runners = [runner for runner in self.pool if runner.kind is kind and runner.open]
+        waiting = sum(1 for held in self._hand if runner_kind(held.info.kind) is kind)
+        free = sum(max(0, runner.free) for runner in runners) - waiting
+        quick = self.pace.quick(tasks)
+        ahead = sum(self._ahead(runner, quick) for runner in runners) if quick else 0
+        most = sum(self.pace.ahead(quick, runner.spec.slots) for runner in runners) if quick else 0
+        return Room(tasks, max(0, free), quick, max(0, ahead + min(0, free)), most)
+
+    def _ahead(self, runner: RunnerProcess, quick: list[str]) -> int:
+        """How many more may be queued there behind what it runs."""
+        if runner.pid in self._asked_back:
+            return 0
+        return max(0, self.pace.ahead(quick, runner.spec.slots) - max(0, -runner.free))
+
+    def take(self, jobs: list[Claimed], sent_at: float) -> None:
+        for job in jobs:
+            info = self.pool.tasks.get(job.task) or TaskInfo(job.task)
+            held = self.book.add(job, info, sent_at)
+            self._moved(held, None, RunState.CLAIMING)
+            self._hand.append(held)
+        if self.draining:
+            self._empty_hand("the worker is stopping")
+
+    def dispatch(self, now: float) -> None:
+        """Hand over what there is room for, to each runner in one message."""
+        if not self._hand:
+            return
+        batches: dict[RunnerProcess, list[Claimed]] = {}
+        kept: deque[Held] = deque()
+        for held in self._hand:
+            runner = self._runner_for(held, batches)
+            if runner is None:
+                kept.append(held)
+                continue
+            held.runner = runner
+            batches.setdefault(runner, []).append(held.job)
+        for runner, jobs in batches.items():
+            runner.run(jobs)
+        self._hand = kept
+        self._release_idle_hand(now)
+
+    def _runner_for(self, held: Held, batches: dict[RunnerProcess, list[Claimed]]) -> RunnerProcess | None:
+        kind = runner_kind(held.info.kind)
+        open_ones = [runner for runner in self.pool if runner.kind is kind and runner.open]
+        if not open_ones:
+            return None
+        best = max(open_ones, key=lambda runner: runner.free - len(batches.get(runner, ())))
+        coming = len(batches.get(best, ()))
+        if best.free - coming > 0:
+            return best
+        quick = self.pace.quick([held.job.task])
+        if quick and held.prefetchable and self._ahead(best, quick) > max(0, coming - max(0, best.free)):
+            return best
+        return None
+
+    def _release_idle_hand(self, now: float) -> None:
+        """Others may be free to run what lies here."""
+        late = [held for held in self._hand if now - held.claimed_at > HAND_SECONDS]
+        if late:
+            self._hand = deque(held for held in self._hand if held not in late)
+            for held in late:
+                self._end(held, Released("claimed ahead, and this worker is busy with others"))
+
+    # what runners say
+
+    def hear(self, runner: RunnerProcess, frame: Frame, now: float) -> None:
+        match frame["t"]:
+            case "ready":
+                self.pool.learn(runner, [TaskInfo.from_json(task) for task in frame["tasks"]])
+                self.database_url = frame["database"]
+            case "broken":
+                self.broken = frame
+                self._events.emit(Problem("importing the app", frame["error"], frame["stack"]))
+            case "returned":
+                self._returned(runner, frame["ids"])
+            case kind:
+                held = self.book.get(frame["id"])
+                if held is not None:
+                    self._hear_about(runner, held, kind, frame, now)
+
+    def _hear_about(self, runner: RunnerProcess, held: Held, kind: str, frame: Frame, now: float) -> None:
+        match kind:
+            case "started":
+                self._heard_started(runner, held, now)
+            case "done":
+                self._heard_done(runner, held, frame)
+            case "progress":
+                held.progress, held.progress_waits = frame["value"], True
+                self.book.beat_again(held, max(now, held.beat_at - held.beat_every + PROGRESS_EVERY_SECONDS))
+            case "log":
+                self._log([LogLine.from_json(line) for line in frame["lines"]])
+            case "completing":
+                held.completing = True
+            case other:
+                raise ValueError(f"a runner said {other!r}")
+
+    def _heard_started(self, runner: RunnerProcess, held: Held, now: float) -> None:
+        runner.jobs[held.id] = True
+        held.started_at = now
+        held.run.to(RunState.PROCESSING)
+        self._moved(held, RunState.CLAIMING, RunState.PROCESSING)
+        if held.job.timeout_seconds is not None:
+            held.limit_at = now + held.job.timeout_seconds
+            self.book.changed(held)
+
+    def _heard_done(self, runner: RunnerProcess, held: Held, frame: Frame) -> None:
+        runner.jobs.pop(held.id, None)
+        runner.finished += 1
+        self._asked_back.discard(runner.pid)
+        usage = usage_from_json(frame["usage"])
+        self.pace.note(held.job.task, usage.duration_ms or 0)
+        completed_in = frame["outcome"] == COMPLETED_IN
+        outcome = outcome_from_json(frame["otherwise"] if completed_in else frame["outcome"])
+        if held.ending is not None and not isinstance(outcome, Succeeded):
+            outcome = held.ending
+        self._end(held, outcome, usage, completed_in=completed_in)
+        if not runner.stopping and self.pool.worn_out(runner):
+            runner.stop()
+
+    def _returned(self, runner: RunnerProcess, ids: list[str]) -> None:
+        for attempt_id in reversed(ids):
+            held = self.book.get(attempt_id)
+            if held is not None and runner.jobs.pop(attempt_id, None) is False:
+                self._back_to_hand(held)
+        if self.draining:
+            self._empty_hand("the worker is stopping")
+
+    def _back_to_hand(self, held: Held) -> None:
+        held.runner = None
+        if held.lost:
+            self._drop(held)
+        elif held.ending is not None:
+            self._end(held, held.ending)
+        else:
+            self._hand.appendleft(held)
+
+    # how runners end
+
+    def runner_ended(self, runner: RunnerProcess, exit: Exit, now: float) -> None:
+        for frame in runner.read_all():
+            self.hear(runner, frame, now)
+        self._asked_back.discard(runner.pid)
+        self.pool.remove(runner, now)
+        for attempt_id, started in reversed(runner.jobs.items()):
+            held = self.book.get(attempt_id)
+            if held is None:
+                continue
+            if started:
+                self._lost_runner(held, runner, exit)
+            else:
+                self._back_to_hand(held)
+        if self.draining:
+            self._empty_hand("the worker is stopping")
+        why = runner.killed or ("stopped" if runner.stopping and exit.code == 0 else None)
+        self._events.emit(RunnerEnded(runner.pid, runner.kind, exit.code, exit.signal, why, runner.finished))
+
+    def _lost_runner(self, held: Held, runner: RunnerProcess, exit: Exit) -> None:
+        if held.lost:
+            self._drop(held)
+        elif held.ending is not None:
+            self._end(held, held.ending)
+        elif runner.killed is not None:
+            self._end(held, Released(f"its runner was killed for another job: {runner.killed}"))
+        else:
+            self.pace.forget(held.job.task)
+            self._end(held, Crashed(f"the process that ran it {exit}", exit.code, exit.signal))
+
+    # limits
+
+    def enforce(self, now: float) -> None:
+        """The first thing after every wait: nothing may run on under a lease that has run out while we slept."""
+        if now >= self.book.next_check:
+            for held in self.book.due_checks(now):
+                self._check(held, now)
+            self.book.plan_checks()
+
+    def _check(self, held: Held, now: float) -> None:
+        if held.reported:
+            held.limit_at = held.kill_at = NEVER
+            return
+        if held.watched and now >= held.lease_kill_at:
+            self._lose(held, Released("the lease could not be confirmed in time"), refused=False)
+        elif held.watched and now >= held.lease_warning_at and not held.lease_warned:
+            held.lease_warned = True
+            if held.runner is not None and (held.runner.shared or held.started_at is None):
+                held.runner.cancel(held.id, "lease_lost")
+        if now >= held.limit_at:
+            held.limit_at = NEVER
+            limit = held.job.timeout_seconds
+            self._ask_to_stop(
+                held, Failed(JobError("timeout", f"ran longer than its time limit of {limit:g} s")), "timeout", now
+            )
+        if now >= held.kill_at:
+            held.kill_at = NEVER
+            self._kill(held, "did not stop")
+
+    def _ask_to_stop(self, held: Held, ending: Outcome, reason: str, now: float) -> None:
+        """Politely first: a message, and TERM to a runner that this job has to itself. KILL follows after the grace."""
+        held.ending = ending
+        held.kill_at = now + self._term_grace
+        if held.runner is not None:
+            held.runner.cancel(held.id, reason)
+            if held.info.kind is Kind.SYNC and not held.runner.shared:
+                held.runner.terminate()
+
+    def _kill(self, held: Held, why: str) -> None:
+        if held.runner is not None:
+            held.runner.kill(why)
+
+    def _lose(self, held: Held, ending: Outcome | None, *, refused: bool) -> None:
+        held.ending, held.lost, held.lease_over = ending, refused, True
+        started = held.started_at is not None
+        job = held.job
+        self._events.emit(LeaseGone(job.job_id, job.attempt, job.task, refused, started))
+        if held.runner is not None:
+            held.runner.kill("lease lost")
+        elif held in self._hand:
+            self._hand.remove(held)
+            if ending is not None:
+                self._end(held, ending)
+            else:
+                self._drop(held)
+
+    # what the store says
+
+    def heard_beat(self, held: Held, answer: Beaten, now: float) -> None:
+        if held.reported:
+            return
+        if answer.status is Status.REFUSED:
+            if held.info.on_lost_lease is OnLostLease.KILL:
+                self._lose(held, None, refused=True)
+            elif not held.lost:
+                job = held.job
+                held.lost = True
+                self._events.emit(LeaseGone(job.job_id, job.attempt, job.task, True, False))
+        elif answer.cancel and not held.cancel_seen:
+            held.cancel_seen = True
+            self._cancel(held, now)
+
+    def _cancel(self, held: Held, now: float) -> None:
+        if held.runner is None and held in self._hand:
+            self._hand.remove(held)
+            self._end(held, Cancelled("cancel requested"))
+            return
+        held.ending = Cancelled("cancel requested, and it did not stop by itself")
+        held.kill_at = now + self._cancel_grace
+        self.book.changed(held)
+        if held.runner is not None:
+            held.runner.cancel(held.id, "cancel_requested")
+
+    def settled(self, ended: Ended, _answer: Settled) -> None:
+        self._drop(ended.held)
+
+    # draining and watching
+
+    def give_back_queued(self) -> None:
+        self._empty_hand("the worker is stopping")
+        for runner in self.pool:
+            runner.give_back()
+
+    def release_started(self, reason: str) -> None:
+        """What is killed from now on is released."""
+        for held in self.book:
+            if held.ending is None and not held.reported:
+                held.ending = Released(reason)
+
+    def _empty_hand(self, reason: str) -> None:
+        while self._hand:
+            self._end(self._hand.popleft(), Released(reason))
+
+    def step(self, now: float) -> None:
+        for runner in self.pool:
+            self._take_back_behind_slow(runner, now)
+        self.dispatch(now)
+
+    def _take_back_behind_slow(self, runner: RunnerProcess, now: float) -> None:
+        if runner.free >= 0 or runner.pid in self._asked_back:
+            return
+        starts = [held.started_at for key, started in runner.jobs.items() if started and (held := self.book.get(key))]
+        if starts and all(start is not None and now - start > SLOW_SECONDS for start in starts):
+            self._asked_back.add(runner.pid)
+            runner.give_back()
+
+    def wake_at(self) -> float:
+        return self.book.next_check
+
+    def queued_behind(self) -> bool:
+        return bool(self._hand) or any(r.free < 0 and r.pid not in self._asked_back for r in self.pool)
+
+    # ending one
+
+    def _end(self, held: Held, outcome: Outcome, usage: Usage | None = None, *, completed_in: bool = False) -> None:
+        if held.reported:
+            return
+        held.reported = True
+        held.runner = None
+        if held.run.state is RunState.PROCESSING:
+            succeeded = isinstance(outcome, Succeeded)
+            target = RunState.REPORTING_SUCCESS if succeeded else RunState.REPORTING_FAILURE
+            held.run.to(target)
+            self._moved(held, RunState.PROCESSING, target)
+        self._report(Ended(held, outcome, usage or Usage(), completed_in))
+
+    def _drop(self, held: Held) -> None:
+        self.book.drop(held)
+        self._moved(held, held.run.state, None)
+
+    def _moved(self, held: Held, before: Any, after: Any) -> None:
+        job = held.job
+        self._events.emit(RunMoved(job.job_id, job.attempt, job.task, job.queue, before, after))

@@ -1,0 +1,37 @@
+"""The worker's two ways to the store, so that slow claims never hold up a heartbeat or a report.
+
+control   heartbeats, reports, job logs: at most three connections
+claims    claims, duties, and the first look at the store: at most three connections
+
+Each is opened when it is first needed and tried again until it can be.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from holdfast.ports import Store
+
+CONNECTIONS = 3
+
+
+class LazyStore:
+    """Thread-safe; a failure to open is the caller's to see, and the next caller tries again."""
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open = open_store
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+
+    def __call__(self) -> Store:
+        with self._lock:
+            if self._store is None:
+                self._store = self._open()
+            return self._store
+
+    def close(self) -> None:
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+                self._store = None

@@ -1,0 +1,345 @@
+"""The worker's main loop. It never runs user code and never waits for the store.
+
+Everything the worker does is in one of its parts; the loop wakes when a runner says something, a desk has an answer,
+a signal arrives or some part's time has come, and then steps them all. The first thing after every wait is to enforce
+what time has decided meanwhile: a supervisor that was stopped past a lease kills before it believes anything.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import ParamSpec
+
+from holdfast.domain.answers import Beaten, Settled
+from holdfast.domain.errors import ConfigurationError, HoldfastError
+from holdfast.domain.events import Events, Problem, RunnerStarted
+from holdfast.domain.views import WorkerRow
+from holdfast.domain.worker_states import WorkerState
+from holdfast.ports import Store
+from holdfast.runners import prctl
+from holdfast.runners.descendants import kill_strays
+from holdfast.runners.frames import DATABASE_FLAG
+from holdfast.runners.pool import Pool, PoolSize
+from holdfast.runners.process import RunnerProcess
+from holdfast.worker.bell import Bell
+from holdfast.worker.clock import uptime
+from holdfast.worker.cycle import Cycle
+from holdfast.worker.draining import Draining
+from holdfast.worker.duties import Duties
+from holdfast.worker.heartbeats import Heartbeats
+from holdfast.worker.job_logs import JobLogs
+from holdfast.worker.leases import Held, LeaseBook
+from holdfast.worker.memory import MemoryWatch
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.part import Part
+from holdfast.worker.pickup import Pickup
+from holdfast.worker.reports import Ended, Reports, claimable_again
+from holdfast.worker.retrying import Retrying
+from holdfast.worker.runs import SLOW_SECONDS, Runs
+
+Given = ParamSpec("Given")
+
+LONGEST_SLEEP_SECONDS = 1.0
+LAST_SECONDS = 2.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Supervisor:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        control_store: Callable[[], Store],
+        claim_store: Callable[[], Store],
+        events: Events,
+        clock: Callable[[], float] = uptime,
+    ) -> None:
+        self._options = options
+        self._events = events
+        self._clock = clock
+        self._born = self._stepped_at = clock()
+        self._stops = 0
+        self._draining_stops = 0
+        self._children_changed = False
+        self._selector = selectors.DefaultSelector()
+        self.bell = Bell()
+        self._selector.register(self.bell, selectors.EVENT_READ)
+        ring, worker, timing = self.bell.ring, options.worker_id, options.timing
+        self.book = LeaseBook(timing)
+        self.pool = Pool(_pool_size(options), self._runner_started)
+        self.logs = JobLogs(control_store, ring, Retrying("logs", events, longest=5.0))
+        self.runs = Runs(
+            self.book,
+            self.pool,
+            events,
+            report=lambda ended: self.reports.add(ended),
+            log=self.logs.add,
+            term_grace_seconds=options.term_grace_seconds,
+            cancel_grace_seconds=options.grace_seconds,
+        )
+        self.reports = Reports(
+            control_store, worker, events, ring, self._settled, Retrying("settle", events, longest=2.0)
+        )
+        self.heartbeats = Heartbeats(
+            control_store,
+            self.book,
+            events,
+            ring,
+            self._beaten,
+            Retrying("heartbeat", events, longest=min(1.0, timing.heartbeat / 4)),
+        )
+        self.duties = Duties(
+            claim_store,
+            worker,
+            timing,
+            events,
+            ring,
+            lambda: list(self.pool.tasks.values()),
+            self._row,
+            Retrying("duties", events, longest=5.0),
+        )
+        self.pickup = Pickup(
+            claim_store, worker, options.queues, options.poll_seconds, self.runs.rooms, self.runs.take, events, ring
+        )
+        self.cycle = Cycle(claim_store, self.pickup, self.duties, events, ring, lambda: self.pool.ready)
+        self.draining = Draining(self.runs, self.pool, options.grace_seconds, options.term_grace_seconds)
+        self.memory = MemoryWatch(self.pool, self.book, options.max_memory)
+        self.parts: list[Part] = [self.runs, self.heartbeats, self.reports, self.logs, self.memory]
+
+    # life
+
+    def run(self) -> int:
+        """Until a stop signal, or until everything is done with `--drain`. The answer is the exit code."""
+        prctl.set_child_subreaper()
+        self._listen_for_signals()
+        try:
+            self.pool.adjust(self._clock())
+            while self.cycle.state is not WorkerState.STOPPED:
+                self.step()
+                self._refuse_to_start()
+            return 3 if self.draining.gave_up else 0
+        finally:
+            self._end_runners()
+            self.duties.say_goodbye(1.0)
+            self._close()
+
+    def step(self) -> None:
+        ready = self._selector.select(self._sleep_seconds())
+        now = self._stepped_at = self._clock()
+        self._guarded(self.runs.enforce, now)
+        self.bell.hush()
+        for key, events in ready:
+            if isinstance(key.fileobj, RunnerProcess):
+                self._hear(key.fileobj, events, now)
+        self._guarded(self._see_children, now)
+        self._heed_signals(now)
+        for part in self._active_parts():
+            self._guarded(part.step, now)
+        self._guarded(self._move_on, now)
+        self._watch_unsent()
+
+    def _active_parts(self) -> list[Part]:
+        connected = self.cycle.connected or self.draining.begun
+        return [*self.parts, self.duties] if connected else self.parts
+
+    def _move_on(self, now: float) -> None:
+        if self.draining.begun:
+            self._drain(now)
+            return
+        self.pool.adjust(now)
+        self.cycle.step(now)
+        self.runs.dispatch(now)
+        self._finish_when_empty(now)
+
+    def _guarded(self, act: Callable[Given, None], *arguments: Given.args, **named: Given.kwargs) -> None:
+        """One part that fails must not keep the others from their work, the heartbeats least of all."""
+        try:
+            act(*arguments, **named)
+        except Exception as error:
+            self._events.emit(Problem("the supervisor", str(error) or repr(error), traceback.format_exc()))
+            self.cycle.fail(error, self._clock())
+            time.sleep(0.01)  # should it fail at every step
+
+    def _sleep_seconds(self) -> float:
+        at = min(part.wake_at() for part in self._active_parts())
+        at = min(at, self.cycle.wake_at(), self.draining.wake_at(), self.pool.wake_at(self._clock()))
+        longest = SLOW_SECONDS if self.runs.queued_behind() else LONGEST_SLEEP_SECONDS
+        return max(0.0, min(at - self._clock(), longest))
+
+    # runners
+
+    def _runner_started(self, runner: RunnerProcess) -> None:
+        self._selector.register(runner, selectors.EVENT_READ)
+        self._events.emit(RunnerStarted(runner.pid, runner.kind, runner.spec.slots))
+
+    def _hear(self, runner: RunnerProcess, events: int, now: float) -> None:
+        if events & selectors.EVENT_WRITE:
+            runner.flush()
+        for frame in runner.read():
+            self._guarded(self.runs.hear, runner, frame, now)
+        if runner.line_closed:
+            # It has ended, or is out of our reach, which must come to the same.
+            self._selector.unregister(runner)
+            runner.finish_off()
+
+    def _watch_unsent(self) -> None:
+        for runner in self.pool:
+            if runner.line_closed:
+                continue
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.has_unsent else 0)
+            if self._selector.get_key(runner).events != events:
+                self._selector.modify(runner, events)
+
+    def _see_children(self, now: float) -> None:
+        if not self._children_changed:
+            return
+        self._children_changed = False
+        for runner in self.pool:
+            exit_ = runner.exited()
+            if exit_ is None:
+                continue
+            if not runner.line_closed:
+                self._selector.unregister(runner)
+            self.runs.runner_ended(runner, exit_, now)
+            runner.close()
+        self._clear_strays()
+
+    def _clear_strays(self) -> None:
+        """What a dead runner had started falls to us, and goes the same way."""
+        known = [runner.pid for runner in self.pool]
+        for pid in kill_strays(os.getpid(), known):
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+
+    def _refuse_to_start(self) -> None:
+        """An app that cannot be imported is a mistake to be told at once; in a reload it is waited out."""
+        broken = self.runs.broken
+        if broken is not None and self.cycle.state is WorkerState.STARTING and not self._options.reload:
+            raise ConfigurationError(f"{broken['error']}\n{broken['stack'] or ''}".rstrip())
+        if self.pool.known and not self.pool.tasks and not self._options.reload:
+            raise ConfigurationError(f"{self._options.app} has no tasks: decorate a function with @app.task")
+        if self._options.fail_fast and self.cycle.error is not None and self.pickup.answered_at == 0.0:
+            raise self.cycle.error
+
+    # signals
+
+    def _listen_for_signals(self) -> None:
+        self.bell.rung_by_signals()
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._stop_signal)
+        signal.signal(signal.SIGCHLD, self._child_signal)
+
+    def _stop_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._stops += 1
+
+    def _child_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._children_changed = True
+
+    def stop(self) -> None:
+        """As a stop signal does; from any thread."""
+        self._stops += 1
+        self.bell.ring()
+
+    def _heed_signals(self, now: float) -> None:
+        if self._stops > 0 and not self.draining.begun:
+            self._begin_draining(now)
+            self._draining_stops = 1
+        if self._stops > self._draining_stops and self.draining.begun:
+            self._draining_stops = self._stops
+            self.draining.hurry(now)
+
+    def seconds_since_answer(self) -> float:
+        """Since the store last answered a claim, also with nothing; since the start before that."""
+        return self._clock() - (self.pickup.answered_at or self._born)
+
+    def seconds_since_step(self) -> float:
+        return self._clock() - self._stepped_at
+
+    # the store's answers
+
+    def _settled(self, ended: Ended, answer: Settled) -> None:
+        self.runs.settled(ended, answer)
+        self.pickup.nothing_due = False  # what was settled may be due again
+        if claimable_again(answer) or self._options.drain:
+            self.cycle.ring()
+
+    def _beaten(self, held: Held, answer: Beaten) -> None:
+        self.runs.heard_beat(held, answer, self._clock())
+
+    # the end
+
+    def _begin_draining(self, now: float) -> None:
+        self.cycle.drain()
+        self.draining.begin(now)
+        self.duties.show_soon()
+
+    def _drain(self, now: float) -> None:
+        self.pickup_leftovers(now)
+        self.logs.flush()
+        undelivered = len(self.reports) + len(self.logs) + self.pickup.busy
+        if self.draining.step(now, undelivered):
+            self.cycle.stop()
+
+    def pickup_leftovers(self, now: float) -> None:
+        """A claim that was under way when we were told to stop: what it brings is given back."""
+        try:
+            self.pickup.collect(now)
+        except HoldfastError:
+            return
+
+    def _finish_when_empty(self, now: float) -> None:
+        if self._options.drain and self.pickup.nothing_due and not self.book and not len(self.reports):
+            self._begin_draining(now)
+            self._draining_stops = self._stops
+
+    def _end_runners(self) -> None:
+        """By themselves if they can, so that what user code registered for the end of its process is run."""
+        deadline = time.monotonic() + LAST_SECONDS
+        for runner in self.pool:
+            runner.stop()
+        for runner in self.pool:
+            runner.wait(max(0.0, deadline - time.monotonic()))
+            runner.kill("worker stops")
+            runner.wait()
+        self._clear_strays()
+
+    def _close(self) -> None:
+        for desk in (self.heartbeats, self.reports, self.duties, self.logs, self.pickup, self.cycle):
+            desk.close()
+        self._selector.close()
+        self.bell.close()
+
+    def _row(self) -> WorkerRow:
+        return WorkerRow(
+            id=self._options.worker_id,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+            state=str(self.cycle.state),
+            app=self._options.app,
+            queues=self._options.queues,
+            processes=len(self.pool),
+            slots=self.pool.slots,
+            running=self.runs.started,
+        )
+
+
+def _pool_size(options: WorkerOptions) -> PoolSize:
+    environment = {DATABASE_FLAG: options.database_flag} if options.database_flag else {}
+    return PoolSize(
+        options.app,
+        options.processes,
+        options.slots,
+        options.async_slots,
+        options.term_grace_seconds,
+        options.recycle_jobs,
+        options.recycle_memory,
+        options.max_memory,
+        environment,
+    )

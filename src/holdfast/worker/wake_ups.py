@@ -1,0 +1,33 @@
+"""Looking for changes of an embedded file while there is nothing to do: a question that costs microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from holdfast.domain.worker_states import WorkerState
+from holdfast.worker.cycle import Cycle
+from holdfast.worker.part import NEVER
+
+LOOK_EVERY_SECONDS = 0.05
+
+
+class Changes(Protocol):
+    def changed(self) -> bool: ...
+
+
+class FileChanges:
+    def __init__(self, changes: Changes, cycle: Cycle, ring: Callable[[], None]) -> None:
+        self._changes = changes
+        self._cycle = cycle
+        self._ring = ring
+        self._look_at = 0.0
+
+    def step(self, now: float) -> None:
+        if self._cycle.state is WorkerState.IDLE and now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_SECONDS
+            if self._changes.changed():
+                self._ring()
+
+    def wake_at(self) -> float:
+        return self._look_at if self._cycle.state is WorkerState.IDLE else NEVER

@@ -1,0 +1,264 @@
+"""Where a test of the worker takes place: tasks in a file, a database, and worker processes that are really started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from textwrap import dedent
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from holdfast.domain.job import AuditEvent, Job, NewJob
+from holdfast.domain.lifecycle import State
+from holdfast.stores.sql_store import SqlStore
+from holdfast.wiring import open_store
+from tests.acceptance.command_line import CONFIGURATION
+from tests.chaos.databases import assert_verified, query
+from tests.servers.process import EXEC_CHILD
+from tests.servers.waiting import wait_until
+
+HEAD = """
+import asyncio, ctypes, os, signal, subprocess, sys, time
+from pathlib import Path
+from holdfast import App, Cancel, Context, Permanent, Snooze, current
+app = App()
+"""
+
+
+class WorkerProcess:
+    """One `holdfast worker`; it dies with the test run, and its log is a file."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: dict[str, str], log: Path) -> None:
+        # -I -S: the shim only needs the standard library.
+        shim = [sys.executable, "-I", "-S", str(EXEC_CHILD), str(os.getpid()), str(int(signal.SIGKILL)), "-", "-"]
+        self.log = log
+        with log.open("ab") as file:
+            self._popen = subprocess.Popen(
+                [*shim, *command],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    def runners(self) -> list[psutil.Process]:
+        """Its runner processes."""
+        try:
+            children = psutil.Process(self.pid).children()
+        except psutil.NoSuchProcess:
+            return []
+        return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+
+    def send(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self.running:
+            self._popen.kill()
+        self._popen.wait()
+
+    def stop(self, timeout: float = 60.0) -> int:
+        """SIGTERM, and the exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = 60.0) -> int:
+        try:
+            return self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the worker does not end:\n{self.text()[-4000:]}") from None
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log, line by line; what is not JSON was printed by a task."""
+        found = []
+        for line in self.text().splitlines():
+            if line.startswith("{"):
+                found.append(json.loads(line))
+        return found
+
+    def wait_for_log(self, text: str, timeout: float = 30.0) -> None:
+        try:
+            wait_until(lambda: text in self.text(), what=f"the worker says {text!r}", timeout=timeout)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.text()[-4000:]}") from None
+
+
+class Site:
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        self.store: SqlStore = open_store(url)
+        self.workers: list[WorkerProcess] = []
+        self.verify_at_end = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers:
+            worker.kill()
+        self.store.close()
+        if error is None and self.verify_at_end:
+            assert_verified(self.url)
+        elif error is not None:
+            for worker in self.workers:
+                print(f"--- {worker.log.name}\n{worker.text()[-6000:]}")
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.startswith("sqlite")
+
+    # tasks and workers
+
+    def tasks(self, source: str, name: str = "tasks") -> None:
+        """Write the module; it begins with the imports that every one needs, and `app = App()`."""
+        (self.folder / f"{name}.py").write_text(HEAD + dedent(source))
+
+    def worker(
+        self,
+        *flags: str,
+        app: str = "tasks:app",
+        url: str | None = None,
+        flag: bool = True,
+        log_level: str = "debug",
+        **environment: str,
+    ) -> WorkerProcess:
+        """Start one. Variables are given by name: LEASE_SECONDS="2"."""
+        started = self.start("worker", app, *flags, url=url, flag=flag, log_level=log_level, **environment)
+        self.workers.append(started)
+        return started
+
+    def up(self, *flags: str, app: str = "tasks:app", **environment: str) -> WorkerProcess:
+        started = self.start("up", app, *flags, **environment)
+        self.workers.append(started)
+        return started
+
+    def start(
+        self, *words: str, url: str | None = None, flag: bool = True, log_level: str = "debug", **environment: str
+    ) -> WorkerProcess:
+        """Without `flag` nobody tells it a database: it has to find its own."""
+        database = ["--database", url or self.url] if flag else []
+        command = [sys.executable, "-m", "holdfast", *database, *words, "--log-level", log_level]
+        log = self.folder / f"worker-{len(self.workers)}.log"
+        return WorkerProcess(command, self.folder, self.environment(**environment), log)
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Ours, without what configures Holdfast, and with these."""
+        return {name: value for name, value in os.environ.items() if name not in CONFIGURATION} | variables
+
+    def drain(self, *flags: str, timeout: float = 60.0, **environment: str) -> WorkerProcess:
+        """Run a worker until nothing is due."""
+        worker = self.worker("--drain", *flags, **environment)
+        code = worker.wait(timeout)
+        assert code == 0, worker.text()[-4000:]
+        return worker
+
+    # jobs
+
+    def enqueue(self, task: str, payload: dict[str, Any] | None = None, **options: Any) -> str:
+        return self.store.enqueue(NewJob(task=task, payload=payload or {}, **options)).id
+
+    def enqueue_many(self, task: str, count: int, **options: Any) -> list[str]:
+        jobs = [NewJob(task=task, **options) for _ in range(count)]
+        return [answer.id for answer in self.store.enqueue_many(jobs)]
+
+    def job(self, job_id: str) -> Job:
+        return self.store.job(job_id)
+
+    def events(self, job_id: str) -> list[AuditEvent]:
+        return self.store.events(job_id)
+
+    def event_names(self, job_id: str) -> list[str]:
+        return [event.event for event in self.events(job_id)]
+
+    def claims(self, job_id: str) -> int:
+        return self.event_names(job_id).count("claimed")
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        return self.store.counts()
+
+    def charged(self) -> tuple[int, int]:
+        """The failures and crashes of all jobs together."""
+        [row] = query(self.url, "SELECT coalesce(sum(failures), 0), coalesce(sum(crashes), 0) FROM holdfast_jobs")
+        return int(row[0]), int(row[1])
+
+    def count_events(self, event: str) -> int:
+        """How often this happened to any job."""
+        [(count,)] = query(self.url, f"SELECT count(*) FROM holdfast_events WHERE event = '{event}'")
+        return int(count)
+
+    def wait_for_counts(self, timeout: float = 30.0, **counts: int) -> None:
+        """Until exactly so many jobs are in each state: succeeded=3."""
+        self.wait(lambda: self.counts() == counts, f"jobs are {counts}", timeout)
+
+    def wait_for_state(self, job_id: str, *states: State, timeout: float = 30.0) -> Job:
+        self.wait(lambda: self.job(job_id).state in states, f"job is {' or '.join(states)}", timeout)
+        return self.job(job_id)
+
+    def wait_for_file(self, name: str, timeout: float = 30.0) -> Path:
+        """A file that a task writes to say how far it is. It is there with its whole content: tasks write and rename,
+        or write one short line."""
+        path = self.folder / name
+        self.wait(lambda: path.exists() and path.stat().st_size > 0, f"a task has written {name}", timeout)
+        return path
+
+    def wait_for_event(self, job_id: str, event: str, timeout: float = 30.0) -> AuditEvent:
+        """The first one of this name."""
+        self.wait(lambda: event in self.event_names(job_id), f"job has an event {event}", timeout)
+        return next(found for found in self.events(job_id) if found.event == event)
+
+    def wait_for_pids(self, name: str, timeout: float = 30.0) -> list[int]:
+        """The processes that a task has written to this file."""
+        return [int(pid) for pid in self.wait_for_file(name, timeout).read_text().split()]
+
+    def tell(self, name: str) -> None:
+        """Create a file that a task waits for."""
+        (self.folder / name).write_text("now")
+
+    def wait(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+        try:
+            wait_until(condition, what=what, timeout=timeout)
+        except TimeoutError as error:
+            logs = "\n".join(worker.text()[-3000:] for worker in self.workers)
+            raise AssertionError(f"{error}; {self.counts()}\n{logs}") from None
+
+
+def gone(pid: int) -> bool:
+    """Not there, or dead and only not waited for."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def all_gone(pids: Iterable[int]) -> bool:
+    return all(gone(pid) for pid in pids)
+
+
+def seconds() -> float:
+    return time.monotonic()

@@ -36,7 +36,7 @@ def demo(
     session = begin(context, json)
     started = time.monotonic()
     with _theatre(database or session.database) as settings, opened(settings, create=True, named=True) as store:
-        stage = Stage(store, f"demo-{uuid.uuid4().hex[:8]}", silent=session.json)
+        stage = Stage(store, settings.database_url, f"demo-{uuid.uuid4().hex[:8]}", silent=session.json)
         shown: dict[str, Any] = {}
         for play in (hundred.play, zombie.play, verdict.play):
             shown |= play(stage)

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from holdfast.cli.demo.crew import BATCH, Crew
-from holdfast.cli.demo.stage import Stage
-from holdfast.domain.job import Claimed, Enqueued, NewJob
-from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Snoozed, Succeeded
+from holdfast.cli.demo.crew import Crew
+from holdfast.cli.demo.stage import PATIENCE_SECONDS, Stage
+from holdfast.cli.demo.tasks import Act
+from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.lifecycle import ACTIVE, State
 from holdfast.domain.retry import RetryPolicy
 
 COUNT = 100
 WORKERS = ("ada", "grace")
 RETRY = RetryPolicy(kind="fixed", base=0.1, jitter=0.0)
-SNOOZE_SECONDS = 0.2
-
-
-class Act(StrEnum):
-    """What a job does when it is run for the first time; the second time it always succeeds."""
-
-    PLAIN = "plain"
-    FLAKY = "flaky"
-    CRASH = "crash"
-    SNOOZE = "snooze"
-    ENDLESS = "endless"
-    BROKEN = "broken"
 
 
 PARTS = {
@@ -56,15 +44,32 @@ def play(stage: Stage) -> dict[str, Any]:
     started = time.monotonic()
     acts = [PARTS.get(number, Act.PLAIN) for number in range(COUNT)]
     jobs = _enqueue(stage, acts)
-    with Crew(stage.store, stage.queue, WORKERS, perform) as crew:
-        stage.say(f"Workers {' and '.join(WORKERS)} claim {BATCH} at a time, heartbeat, and settle in batches.")
+    with Crew(stage.database, stage.queue, WORKERS) as crew:
+        stage.say(f"Workers {' and '.join(WORKERS)} start, each with two runner processes of its own.")
         _cancel(stage, crew, jobs[acts.index(Act.ENDLESS)].id)
-        stage.expect(crew.ledger.wait_for_ends(COUNT), "all jobs should have ended in time")
-    settled = crew.ledger.settled()
+        ended = _wait(crew, lambda: not stage.store.jobs(states=ACTIVE, queue=stage.queue, limit=1).items)
+        stage.expect(ended, f"all jobs should have ended in time; the workers said: {'' if ended else crew.said()}")
+    settled = _settled(stage, jobs)
     stage.say(_ended(settled, time.monotonic() - started))
     for job, act in zip(jobs, acts, strict=True):
         stage.expect_history(job.id, LIVES[act])
     return {"settled": dict(sorted(settled.items()))}
+
+
+def _wait(crew: Crew, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline or not crew.all_running():
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _settled(stage: Stage, jobs: Sequence[Enqueued]) -> Counter[str]:
+    events = (event for job in jobs for event in stage.store.events(job.id))
+    return Counter(
+        event.event for event in events if event.from_state == State.RUNNING and event.to_state != State.RUNNING
+    )
 
 
 def _enqueue(stage: Stage, acts: list[Act]) -> list[Enqueued]:
@@ -79,29 +84,16 @@ def _enqueue(stage: Stage, acts: list[Act]) -> list[Enqueued]:
 
 
 def _cancel(stage: Stage, crew: Crew, job_id: str) -> None:
-    holder = crew.ledger.wait_for_holder(job_id)
-    stage.expect(holder is not None, "the job to cancel should have been started")
+    stage.expect(_wait(crew, lambda: _holder(stage, job_id) is not None), "the job to cancel should have been started")
+    holder = _holder(stage, job_id)
     answers = stage.store.cancel([job_id])
     stage.expect(answers[0].ok, "a running job can be cancelled")
     stage.say(f"An operator cancels a job that {holder} is running; {holder} learns of it with a heartbeat.")
 
 
-def perform(job: Claimed) -> Outcome | None:
-    """What the task's code would do, and what its worker would report."""
-    act = Act(job.payload["act"]) if job.attempt == 1 else Act.PLAIN
-    match act:
-        case Act.PLAIN:
-            return Succeeded({"square": job.payload["number"] ** 2})
-        case Act.FLAKY:
-            return Failed(JobError("ConnectionError", "the network blinked"))
-        case Act.CRASH:
-            return Crashed("the runner was killed", signal=int(signal.SIGKILL))
-        case Act.SNOOZE:
-            return Snoozed(SNOOZE_SECONDS, "not ready yet")
-        case Act.BROKEN:
-            return Failed(JobError("Permanent", "no number of tries will help", retryable=False))
-        case Act.ENDLESS:
-            return None
+def _holder(stage: Stage, job_id: str) -> str | None:
+    owner = stage.store.job(job_id).lease_owner
+    return next((name for name in WORKERS if owner and owner.startswith(name)), None)
 
 
 def _ended(settled: Counter[str], seconds: float) -> str:

@@ -17,6 +17,7 @@ PATIENCE_SECONDS = 30.0
 @dataclass(slots=True)
 class Stage:
     store: SqlStore
+    database: str
     queue: str
     silent: bool = False
     broken_promises: list[str] = field(default_factory=list)
@@ -34,8 +35,16 @@ class Stage:
             self.broken_promises.append(promise)
 
     def expect_history(self, job_id: str, expected: tuple[str, ...]) -> None:
-        found = tuple(event.event for event in self.store.events(job_id))
+        found = _without_returns([event.event for event in self.store.events(job_id)])
         self.expect(found == expected, f"job {job_id} should have lived {_arrows(expected)}, not {_arrows(found)}")
+
+
+def _without_returns(events: list[str]) -> tuple[str, ...]:
+    """A worker may give back what it claimed ahead and cannot run soon: that is free, and no part of the story."""
+    while "released" in events:
+        place = events.index("released")
+        events = events[: place - 1] + events[place + 1 :]
+    return tuple(events)
 
 
 def _arrows(events: tuple[str, ...]) -> str:

@@ -126,7 +126,7 @@ class Duties:
         self._row_at = 0.0
 
     def say_goodbye(self, seconds: float) -> None:
-        """The last row. Nothing depends on it, so it gets one short try. Who never got as far as a first one is silent."""
+        """The last row. Nothing depends on it, so it gets one short try; who never wrote a first one is silent."""
         if not self._announced:
             return
         self._desk.wait(seconds)

@@ -1,6 +1,6 @@
 """The jobs of this worker and the runners they run in: handed over, listened to, limited, ended.
 
-Three places where a job can be: in `hand` (claimed, not given to a runner), queued in a runner, or started. Only a
+Three places where a job can be: in the `hand` (claimed, not given to a runner), queued in a runner, or started. Only a
 started job is ever charged with the death of its runner. If one runner serves several jobs at once and dies by itself,
 nobody knows which of them did it, and all that had started are charged; if *we* kill it because of one of them, the
 others are innocent and are released.
@@ -8,7 +8,6 @@ others are innocent and are released.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -21,18 +20,14 @@ from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcom
 from holdfast.domain.wire import outcome_from_json, usage_from_json
 from holdfast.domain.worker_states import RunState
 from holdfast.runners.frames import COMPLETED_IN, Frame
-from holdfast.runners.pool import Pool, runner_kind
+from holdfast.runners.pool import Pool
 from holdfast.runners.process import Exit, RunnerProcess
+from holdfast.worker.hand import Hand
 from holdfast.worker.heartbeats import PROGRESS_EVERY_SECONDS
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pace import Pace
 from holdfast.worker.part import NEVER
-from holdfast.worker.pickup import Room
 from holdfast.worker.reports import Ended
-
-# A job that lies queued behind one that turns out slow is taken back, and released if nobody here can run it.
-SLOW_SECONDS = 0.05
-HAND_SECONDS = 1.0
 
 
 class Runs:
@@ -57,8 +52,7 @@ class Runs:
         self._log = log
         self._term_grace = term_grace_seconds
         self._cancel_grace = cancel_grace_seconds
-        self._hand: deque[Held] = deque()
-        self._asked_back: set[int] = set()
+        self.hand = Hand(pool, self.pace)
 
     # room and work
 
@@ -66,72 +60,14 @@ class Runs:
     def started(self) -> int:
         return sum(1 for held in self.book if held.started_at is not None and not held.reported)
 
-    def rooms(self) -> dict[Kind, Room]:
-        return {kind: self._room(kind, tasks) for kind, tasks in self.pool.kinds().items()}
-
-    def _room(self, kind: Kind, tasks: list[str]) -> Room:
-        runners = [runner for runner in self.pool if runner.kind is kind and runner.open]
-        waiting = sum(1 for held in self._hand if runner_kind(held.info.kind) is kind)
-        free = sum(max(0, runner.free) for runner in runners) - waiting
-        quick = self.pace.quick(tasks)
-        ahead = sum(self._ahead(runner, quick) for runner in runners) if quick else 0
-        most = sum(self.pace.ahead(quick, runner.spec.slots) for runner in runners) if quick else 0
-        return Room(tasks, max(0, free), quick, max(0, ahead + min(0, free)), most)
-
-    def _ahead(self, runner: RunnerProcess, quick: list[str]) -> int:
-        """How many more may be queued there behind what it runs."""
-        if runner.pid in self._asked_back:
-            return 0
-        return max(0, self.pace.ahead(quick, runner.spec.slots) - max(0, -runner.free))
-
     def take(self, jobs: list[Claimed], sent_at: float) -> None:
         for job in jobs:
             info = self.pool.tasks.get(job.task) or TaskInfo(job.task)
             held = self.book.add(job, info, sent_at)
             self._moved(held, None, RunState.CLAIMING)
-            self._hand.append(held)
+            self.hand.add(held)
         if self.draining:
             self._empty_hand("the worker is stopping")
-
-    def dispatch(self, now: float) -> None:
-        """Hand over what there is room for, to each runner in one message."""
-        if not self._hand:
-            return
-        batches: dict[RunnerProcess, list[Claimed]] = {}
-        kept: deque[Held] = deque()
-        for held in self._hand:
-            runner = self._runner_for(held, batches)
-            if runner is None:
-                kept.append(held)
-                continue
-            held.runner = runner
-            batches.setdefault(runner, []).append(held.job)
-        for runner, jobs in batches.items():
-            runner.run(jobs)
-        self._hand = kept
-        self._release_idle_hand(now)
-
-    def _runner_for(self, held: Held, batches: dict[RunnerProcess, list[Claimed]]) -> RunnerProcess | None:
-        kind = runner_kind(held.info.kind)
-        open_ones = [runner for runner in self.pool if runner.kind is kind and runner.open]
-        if not open_ones:
-            return None
-        best = max(open_ones, key=lambda runner: runner.free - len(batches.get(runner, ())))
-        coming = len(batches.get(best, ()))
-        if best.free - coming > 0:
-            return best
-        quick = self.pace.quick([held.job.task])
-        if quick and held.prefetchable and self._ahead(best, quick) > max(0, coming - max(0, best.free)):
-            return best
-        return None
-
-    def _release_idle_hand(self, now: float) -> None:
-        """Others may be free to run what lies here."""
-        late = [held for held in self._hand if now - held.claimed_at > HAND_SECONDS]
-        if late:
-            self._hand = deque(held for held in self._hand if held not in late)
-            for held in late:
-                self._end(held, Released("claimed ahead, and this worker is busy with others"))
 
     # what runners say
 
@@ -178,7 +114,7 @@ class Runs:
     def _heard_done(self, runner: RunnerProcess, held: Held, frame: Frame) -> None:
         runner.jobs.pop(held.id, None)
         runner.finished += 1
-        self._asked_back.discard(runner.pid)
+        self.hand.moves_again(runner)
         usage = usage_from_json(frame["usage"])
         self.pace.note(held.job.task, usage.duration_ms or 0)
         completed_in = frame["outcome"] == COMPLETED_IN
@@ -204,14 +140,14 @@ class Runs:
         elif held.ending is not None:
             self._end(held, held.ending)
         else:
-            self._hand.appendleft(held)
+            self.hand.put_back(held)
 
     # how runners end
 
     def runner_ended(self, runner: RunnerProcess, exit: Exit, now: float) -> None:
         for frame in runner.read_all():
             self.hear(runner, frame, now)
-        self._asked_back.discard(runner.pid)
+        self.hand.moves_again(runner)
         self.pool.remove(runner, now)
         for attempt_id, started in reversed(runner.jobs.items()):
             held = self.book.get(attempt_id)
@@ -286,8 +222,7 @@ class Runs:
         self._events.emit(LeaseGone(job.job_id, job.attempt, job.task, refused, started))
         if held.runner is not None:
             held.runner.kill("lease lost")
-        elif held in self._hand:
-            self._hand.remove(held)
+        elif self.hand.remove(held):
             if ending is not None:
                 self._end(held, ending)
             else:
@@ -310,8 +245,7 @@ class Runs:
             self._cancel(held, now)
 
     def _cancel(self, held: Held, now: float) -> None:
-        if held.runner is None and held in self._hand:
-            self._hand.remove(held)
+        if held.runner is None and self.hand.remove(held):
             self._end(held, Cancelled("cancel requested"))
             return
         held.ending = Cancelled("cancel requested, and it did not stop by itself")
@@ -337,27 +271,21 @@ class Runs:
                 held.ending = Released(reason)
 
     def _empty_hand(self, reason: str) -> None:
-        while self._hand:
-            self._end(self._hand.popleft(), Released(reason))
+        for held in self.hand.empty():
+            self._end(held, Released(reason))
 
     def step(self, now: float) -> None:
-        for runner in self.pool:
-            self._take_back_behind_slow(runner, now)
-        self.dispatch(now)
+        self.hand.take_back(self._started_at, now)
+        self.hand.deal()
+        for held in self.hand.take_late(now):
+            self._end(held, Released("claimed ahead, and this worker is busy with others"))
 
-    def _take_back_behind_slow(self, runner: RunnerProcess, now: float) -> None:
-        if runner.free >= 0 or runner.pid in self._asked_back:
-            return
-        starts = [held.started_at for key, started in runner.jobs.items() if started and (held := self.book.get(key))]
-        if starts and all(start is not None and now - start > SLOW_SECONDS for start in starts):
-            self._asked_back.add(runner.pid)
-            runner.give_back()
+    def _started_at(self, attempt_id: str) -> float | None:
+        held = self.book.get(attempt_id)
+        return None if held is None else held.started_at
 
     def wake_at(self) -> float:
         return self.book.next_check
-
-    def queued_behind(self) -> bool:
-        return bool(self._hand) or any(r.free < 0 and r.pid not in self._asked_back for r in self.pool)
 
     # ending one
 

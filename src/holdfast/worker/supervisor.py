@@ -32,6 +32,7 @@ from holdfast.worker.clock import uptime
 from holdfast.worker.cycle import Cycle
 from holdfast.worker.draining import Draining
 from holdfast.worker.duties import Duties
+from holdfast.worker.hand import SLOW_SECONDS
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
@@ -41,7 +42,7 @@ from holdfast.worker.part import Part
 from holdfast.worker.pickup import Pickup
 from holdfast.worker.reports import Ended, Reports, claimable_again
 from holdfast.worker.retrying import Retrying
-from holdfast.worker.runs import SLOW_SECONDS, Runs
+from holdfast.worker.runs import Runs
 
 Given = ParamSpec("Given")
 
@@ -104,7 +105,14 @@ class Supervisor:
             Retrying("duties", events, longest=5.0),
         )
         self.pickup = Pickup(
-            claim_store, worker, options.queues, options.poll_seconds, self.runs.rooms, self.runs.take, events, ring
+            claim_store,
+            worker,
+            options.queues,
+            options.poll_seconds,
+            self.runs.hand.rooms,
+            self.runs.take,
+            events,
+            ring,
         )
         self.cycle = Cycle(claim_store, self.pickup, self.duties, events, ring, lambda: self.pool.ready)
         self.draining = Draining(self.runs, self.pool, options.grace_seconds, options.term_grace_seconds)
@@ -153,7 +161,7 @@ class Supervisor:
             return
         self.pool.adjust(now)
         self.cycle.step(now)
-        self.runs.dispatch(now)
+        self.runs.hand.deal()
         self._finish_when_empty(now)
 
     def _guarded(self, act: Callable[Given, None], *arguments: Given.args, **named: Given.kwargs) -> None:
@@ -168,7 +176,7 @@ class Supervisor:
     def _sleep_seconds(self) -> float:
         at = min(part.wake_at() for part in self._active_parts())
         at = min(at, self.cycle.wake_at(), self.draining.wake_at(), self.pool.wake_at(self._clock()))
-        longest = SLOW_SECONDS if self.runs.queued_behind() else LONGEST_SLEEP_SECONDS
+        longest = SLOW_SECONDS if self.runs.hand.should_look_soon() else LONGEST_SLEEP_SECONDS
         return max(0.0, min(at - self._clock(), longest))
 
     # runners

@@ -1,0 +1,132 @@
+"""Claimed jobs that no runner has yet, and which runner gets them.
+
+A runner is given a job for each free slot, and quick jobs some way ahead (see `pace`). A job that lies queued behind
+one that turns out slow is taken back; what nobody here can run soon is released, because others may be free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from holdfast.domain.job import Claimed
+from holdfast.domain.manifest import Kind
+from holdfast.runners.pool import Pool, runner_kind
+from holdfast.runners.process import RunnerProcess
+from holdfast.worker.leases import Held
+from holdfast.worker.pace import Pace
+from holdfast.worker.pickup import Room
+
+SLOW_SECONDS = 0.05
+HAND_SECONDS = 1.0
+
+
+class Hand:
+    def __init__(self, pool: Pool, pace: Pace) -> None:
+        self._pool = pool
+        self._pace = pace
+        self._jobs: deque[Held] = deque()
+        self._asked_back: set[int] = set()  # pids of runners that run something slow
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, held: Held) -> None:
+        self._jobs.append(held)
+
+    def put_back(self, held: Held) -> None:
+        """It comes first: it was claimed before the others."""
+        held.runner = None
+        self._jobs.appendleft(held)
+
+    def remove(self, held: Held) -> bool:
+        """True if it was here."""
+        if held not in self._jobs:
+            return False
+        self._jobs.remove(held)
+        return True
+
+    def empty(self) -> list[Held]:
+        jobs, self._jobs = list(self._jobs), deque()
+        return jobs
+
+    def take_late(self, now: float) -> list[Held]:
+        """What has been here for so long that others should have it."""
+        late = [held for held in self._jobs if now - held.claimed_at > HAND_SECONDS]
+        if late:
+            self._jobs = deque(held for held in self._jobs if held not in late)
+        return late
+
+    # room
+
+    def rooms(self) -> dict[Kind, Room]:
+        return {kind: self._room(kind, tasks) for kind, tasks in self._pool.kinds().items()}
+
+    def _room(self, kind: Kind, tasks: list[str]) -> Room:
+        runners = self._open(kind)
+        waiting = sum(1 for held in self._jobs if runner_kind(held.info.kind) is kind)
+        free = sum(max(0, runner.free) for runner in runners) - waiting
+        quick = self._pace.quick(tasks)
+        ahead = sum(self._ahead(runner, quick) for runner in runners) if quick else 0
+        most = sum(self._pace.ahead(quick, runner.spec.slots) for runner in runners) if quick else 0
+        return Room(tasks, max(0, free), quick, max(0, ahead + min(0, free)), most)
+
+    def _open(self, kind: Kind) -> list[RunnerProcess]:
+        return [runner for runner in self._pool if runner.kind is kind and runner.open]
+
+    def _ahead(self, runner: RunnerProcess, quick: list[str]) -> int:
+        """How many more may be queued there behind what it runs."""
+        if runner.pid in self._asked_back:
+            return 0
+        return max(0, self._pace.ahead(quick, runner.spec.slots) - max(0, -runner.free))
+
+    # handing over
+
+    def deal(self) -> None:
+        """Hand over what there is room for, to each runner in one message."""
+        batches: dict[RunnerProcess, list[Claimed]] = {}
+        kept: deque[Held] = deque()
+        for held in self._jobs:
+            runner = self._runner_for(held, batches)
+            if runner is None:
+                kept.append(held)
+                continue
+            held.runner = runner
+            batches.setdefault(runner, []).append(held.job)
+        for runner, jobs in batches.items():
+            runner.run(jobs)
+        self._jobs = kept
+
+    def _runner_for(self, held: Held, batches: dict[RunnerProcess, list[Claimed]]) -> RunnerProcess | None:
+        runners = self._open(runner_kind(held.info.kind))
+        if not runners:
+            return None
+        best = max(runners, key=lambda runner: runner.free - len(batches.get(runner, ())))
+        coming = len(batches.get(best, ()))
+        if best.free - coming > 0:
+            return best
+        quick = self._pace.quick([held.job.task])
+        if quick and held.prefetchable and self._ahead(best, quick) > max(0, coming - max(0, best.free)):
+            return best
+        return None
+
+    # behind something slow
+
+    def take_back(self, started: Callable[[str], float | None], now: float) -> None:
+        """Ask runners whose jobs have all run for a while for what is queued behind them."""
+        for runner in self._pool:
+            if runner.free >= 0 or runner.pid in self._asked_back:
+                continue
+            starts = [started(attempt_id) for attempt_id, has_started in runner.jobs.items() if has_started]
+            if starts and all(start is not None and now - start > SLOW_SECONDS for start in starts):
+                self._asked_back.add(runner.pid)
+                runner.give_back()
+
+    def moves_again(self, runner: RunnerProcess) -> None:
+        """A job of it has ended, or it has: it may be given work ahead once more."""
+        self._asked_back.discard(runner.pid)
+
+    def should_look_soon(self) -> bool:
+        """Does something wait here, or behind a job that may turn out slow?"""
+        behind = any(runner.free < 0 and runner.pid not in self._asked_back for runner in self._pool)
+        return bool(self._jobs) or behind

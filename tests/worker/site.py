@@ -18,6 +18,7 @@ import psutil
 
 from holdfast.domain.job import AuditEvent, Job, NewJob
 from holdfast.domain.lifecycle import State
+from holdfast.domain.views import Refusal
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring import open_store
 from tests.acceptance.command_line import CONFIGURATION
@@ -143,12 +144,11 @@ class Site:
         *flags: str,
         app: str = "tasks:app",
         url: str | None = None,
-        flag: bool = True,
         log_level: str = "debug",
         **environment: str,
     ) -> WorkerProcess:
         """Start one. Variables are given by name: LEASE_SECONDS="2"."""
-        started = self.start("worker", app, *flags, url=url, flag=flag, log_level=log_level, **environment)
+        started = self.start("worker", app, *flags, url=url, log_level=log_level, **environment)
         self.workers.append(started)
         return started
 
@@ -157,11 +157,9 @@ class Site:
         self.workers.append(started)
         return started
 
-    def start(
-        self, *words: str, url: str | None = None, flag: bool = True, log_level: str = "debug", **environment: str
-    ) -> WorkerProcess:
-        """Without `flag` nobody tells it a database: it has to find its own."""
-        database = ["--database", url or self.url] if flag else []
+    def start(self, *words: str, url: str | None = None, log_level: str = "debug", **environment: str) -> WorkerProcess:
+        """With an empty `url` nobody tells it a database: it has to find its own."""
+        database = [] if url == "" else ["--database", url or self.url]
         command = [sys.executable, "-m", "holdfast", *database, *words, "--log-level", log_level]
         log = self.folder / f"worker-{len(self.workers)}.log"
         return WorkerProcess(command, self.folder, self.environment(**environment), log)
@@ -236,6 +234,14 @@ class Site:
         """The processes that a task has written to this file."""
         return [int(pid) for pid in self.wait_for_file(name, timeout).read_text().split()]
 
+    def wait_gone(self, pids: Iterable[int], what: str, timeout: float = 5.0) -> None:
+        left = list(pids)
+        self.wait(lambda: all(gone(pid) for pid in left), what, timeout)
+
+    def wait_for_refusals(self, job_id: str) -> list[Refusal]:
+        self.wait(lambda: bool(self.store.refusals(job_id)), "something about the job is refused")
+        return self.store.refusals(job_id)
+
     def tell(self, name: str) -> None:
         """Create a file that a task waits for."""
         (self.folder / name).write_text("now")
@@ -254,10 +260,6 @@ def gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def all_gone(pids: Iterable[int]) -> bool:
-    return all(gone(pid) for pid in pids)
 
 
 def seconds() -> float:

@@ -6,6 +6,7 @@ supervisor → runner
   run       {jobs: [job…]}                 queue these; a job has the fields of `job_to_json` below
   cancel    {id, reason}                   stop this one: an async task is cancelled, a command gets TERM and then KILL,
                                            a function finds `ctx.cancelled` (or `ctx.lease_lost`) true
+  lease_lost {id}                          only tell this one: it said that it goes on without a lease
   give_back {}                             answer `returned` with every queued job that has not started
   stop      {}                             take no more; when what has started is done, exit 0
 
@@ -47,15 +48,28 @@ class Decoder:
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
+        self.is_broken = False  # something came that is no frame; nothing is read after it
 
     def feed(self, data: bytes) -> list[Frame]:
+        if self.is_broken:
+            return []
         head, newline, tail = data.rpartition(b"\n")
         if not newline:
             self._rest.append(data)
             return []
         complete = b"".join([*self._rest, head])
         self._rest = [tail] if tail else []
-        return [json.loads(line) for line in complete.split(b"\n")]
+        found: list[Frame] = []
+        for line in complete.split(b"\n"):
+            try:
+                frame = json.loads(line)
+            except (ValueError, RecursionError):
+                frame = None
+            if not isinstance(frame, dict):
+                self.is_broken = True
+                break
+            found.append(frame)
+        return found
 
 
 def job_to_json(job: Claimed) -> dict[str, Any]:

@@ -106,7 +106,11 @@ class Pool:
         for spec, count in wanted.items():
             present = sum(1 for runner in self._runners if runner.spec == spec and not _leaving(runner))
             for _ in range(count - present):
-                self._start(spec)
+                try:
+                    self._start(spec)
+                except OSError:  # no process or descriptor left: asking again at every step would not help
+                    self._wait(now)
+                    raise
 
     def _start(self, spec: RunnerSpec) -> None:
         runner = RunnerProcess(spec, self._size.environment)
@@ -114,12 +118,16 @@ class Pool:
         self._started(runner)
 
     def remove(self, runner: RunnerProcess, now: float) -> None:
-        """It has ended. One that never got ready is not replaced at once: its app cannot be imported."""
+        """It has ended. One that never got ready is not replaced at once: its app cannot be imported, or not in the
+        memory that it may use."""
         self._runners.remove(runner)
-        if not runner.ready and runner.killed is None:
-            wait = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**self._failures)
-            self._failures += 1
-            self._not_before = now + wait
+        if not runner.ready:
+            self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        wait = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**self._failures)
+        self._failures = min(self._failures + 1, 20)
+        self._not_before = now + wait
 
     def wake_at(self, now: float) -> float:
         return self._not_before if self._not_before > now else float("inf")

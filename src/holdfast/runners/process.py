@@ -57,7 +57,8 @@ class Exit:
     def __str__(self) -> str:
         if self.signal is None:
             return f"exited with code {self.code}"
-        return f"was killed by {signal.Signals(self.signal).name}"
+        known = self.signal in set(signal.Signals)  # of the real-time ones only the first and the last have names
+        return f"was killed by {signal.Signals(self.signal).name if known else f'signal {self.signal}'}"
 
 
 class RunnerProcess:
@@ -68,6 +69,7 @@ class RunnerProcess:
         self.ready = False
         self.stopping = False
         self.killed: str | None = None
+        self.terminated = False  # we sent TERM: if it dies of that, no job did it
         self.line_closed = False
         self.finished = 0
         self.jobs: dict[str, bool] = {}
@@ -123,6 +125,9 @@ class RunnerProcess:
     def cancel(self, attempt_id: str, reason: str) -> None:
         self._send(frames.encode("cancel", id=attempt_id, reason=reason))
 
+    def tell_lease_lost(self, attempt_id: str) -> None:
+        self._send(frames.encode("lease_lost", id=attempt_id))
+
     def give_back(self) -> None:
         self._send(frames.encode("give_back"))
 
@@ -149,7 +154,13 @@ class RunnerProcess:
     def read(self) -> list[frames.Frame]:
         """What it said since we last listened; also after its death."""
         data = self._receive()
-        return [] if data is None else self._decoder.feed(data)
+        return [] if data is None else self._decode(data)
+
+    def _decode(self, data: bytes) -> list[frames.Frame]:
+        """Who says what is no frame is out of our reach, as if the line were closed."""
+        found = self._decoder.feed(data)
+        self.line_closed = self._decoder.is_broken
+        return found
 
     def _receive(self) -> bytes | None:
         try:
@@ -165,7 +176,7 @@ class RunnerProcess:
         """Everything that a dead runner has left behind."""
         found: list[frames.Frame] = []
         while (data := self._receive()) is not None:
-            found += self._decoder.feed(data)
+            found += self._decode(data)
         return found
 
     # ending
@@ -177,18 +188,22 @@ class RunnerProcess:
         return Exit(None, -code) if code < 0 else Exit(code, None)
 
     def terminate(self) -> None:
+        """TERM; should its code survive that, it ends after what it runs now."""
+        self.terminated = True
+        self.stop()
         with contextlib.suppress(ProcessLookupError):
             self._popen.terminate()
 
     def kill(self, why: str) -> None:
         """SIGKILL to it and to everything it ever started that is still there."""
-        if self.killed is None:
+        if self.killed is None:  # once is enough, and to kill what cannot even be stopped takes a second each time
             self.killed = why
-        self.finish_off()
+            self.finish_off()
 
     def finish_off(self) -> None:
         if self._popen.poll() is None:
             kill_tree(self.pid)
+            self._popen.kill()  # also where the process table cannot be read, say without a free descriptor
 
     def wait(self, seconds: float | None = None) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -15,7 +15,7 @@ MAX_OUTPUT_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """`env` is added to the few variables that a command gets; `permanent_exit_codes` say that another try is no use."""
+    """`env` is added to the few variables that a command gets; `permanent_exit_codes` say that a retry is no use."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)

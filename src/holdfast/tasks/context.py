@@ -102,6 +102,7 @@ class Context:
         self._budget = budget or LogBudget(job.id, job.attempt)
         self._stop = threading.Event()
         self._reasons: list[str] = []
+        self._lease_lost = False
 
     @property
     def attempt(self) -> int:
@@ -134,7 +135,7 @@ class Context:
     @property
     def lease_lost(self) -> bool:
         """True once another worker may be running this job."""
-        return LEASE_LOST in self._reasons
+        return self._lease_lost or LEASE_LOST in self._reasons
 
     def wait_cancelled(self, timeout: float | str | timedelta | None = None) -> bool:
         """Sleep until the job should stop, or for `timeout`; True if it should stop."""
@@ -144,6 +145,10 @@ class Context:
         """The engine's word that this job should stop."""
         self._reasons.append(reason)
         self._stop.set()
+
+    def lose_lease(self) -> None:
+        """The engine's word that another worker may have this job, to a task that goes on all the same."""
+        self._lease_lost = True
 
     def complete_in(self, connection: Any, result: Any = None) -> None:
         """Finish this job in the user's own transaction: it has succeeded if and only if that commits."""

@@ -67,6 +67,8 @@ class Cycle:
     def step(self, now: float) -> None:
         """Move on until there is something to wait for. What goes wrong here is waited out."""
         try:
+            if self.state is not WorkerState.POLLING:
+                self._pickup.collect(now)  # of a claim that an error overtook: what it brings has leases that run
             while (advance := self._steps.get(self.state)) is not None and advance(now):
                 pass
         except Exception as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from holdfast.domain.answers import Status
 from holdfast.domain.events import Events, Reaping
+from holdfast.domain.job import Claimed
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
 from holdfast.domain.timing import Timing
@@ -51,6 +53,7 @@ class Duties:
         self._reap_at = self._announce_at = self._row_at = 0.0
         self._announced: list[TaskInfo] = []
         self._desk: Desk[_Round, int] = Desk("duties", self._serve, ring)
+        self._lost: list[Claimed] = []  # the desk's own: given back once the store has taken them
         self.error: Exception | None = None
 
     @property
@@ -107,10 +110,12 @@ class Duties:
 
     def _give_back(self, store: Store) -> None:
         """Jobs of a claim whose answer was lost: nobody runs them, and nobody should wait for their leases to end."""
-        lost = store.recover(self._worker)
-        if lost:
+        self._lost += store.recover(self._worker)
+        if self._lost:
             released = Released("the answer to the claim was lost")
-            store.settle([Report(job.job_id, job.attempt, job.lease_token, released, self._worker) for job in lost])
+            reports = [Report(job.job_id, job.attempt, job.lease_token, released, self._worker) for job in self._lost]
+            answers = zip(self._lost, store.settle(reports), strict=True)
+            self._lost = [job for job, answer in answers if answer.status is Status.BUSY]
 
     def wake_at(self) -> float:
         if self._desk.busy:

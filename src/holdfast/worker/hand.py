@@ -14,7 +14,7 @@ from holdfast.domain.manifest import Kind
 from holdfast.runners.pool import Pool, runner_kind
 from holdfast.runners.process import RunnerProcess
 from holdfast.worker.leases import Held
-from holdfast.worker.pace import Pace
+from holdfast.worker.pace import MOST_PER_RUNNER, Pace
 from holdfast.worker.pickup import Room
 
 SLOW_SECONDS = 0.05
@@ -22,9 +22,10 @@ HAND_SECONDS = 1.0
 
 
 class Hand:
-    def __init__(self, pool: Pool, pace: Pace) -> None:
+    def __init__(self, pool: Pool, pace: Pace, leases: Callable[[], int]) -> None:
         self._pool = pool
         self._pace = pace
+        self._leases = leases  # how many this worker holds, whatever they are doing
         self._jobs: deque[Held] = deque()
         self._asked_back: set[int] = set()  # pids of runners that run something slow
 
@@ -69,7 +70,14 @@ class Hand:
         quick = self._pace.quick(tasks)
         ahead = sum(self._ahead(runner, quick) for runner in runners) if quick else 0
         most = sum(self._pace.ahead(quick, runner.spec.slots) for runner in runners) if quick else 0
-        return Room(tasks, max(0, free), quick, max(0, ahead + min(0, free)), most)
+        left = self._leases_left()
+        slots = min(max(0, free), left)
+        return Room(tasks, slots, quick, max(0, min(ahead + min(0, free), left - slots)), most)
+
+    def _leases_left(self) -> int:
+        """What has ended counts until the store has heard of it: if we are killed, it is reaped with the rest."""
+        most = sum(runner.spec.slots + MOST_PER_RUNNER for runner in self._pool if runner.open)
+        return max(0, most - self._leases())
 
     def _open(self, kind: Kind) -> list[RunnerProcess]:
         return [runner for runner in self._pool if runner.kind is kind and runner.open]

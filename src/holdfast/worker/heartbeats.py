@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.domain.answers import Beat, Beaten, Status
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.events import Beats, Events
 from holdfast.ports import Store
 from holdfast.worker.desk import Desk, Refusal
@@ -38,7 +39,7 @@ class Heartbeats:
         self._heard = heard
         self._retrying = retrying
         self._asked = _Asked(0.0, ())
-        self._desk: Desk[list[Beat], list[Beaten]] = Desk("heartbeats", lambda beats: store().heartbeat(beats), ring)
+        self._desk: Desk[list[Beat], list[Beaten]] = Desk("heartbeats", lambda beats: _beat(store(), beats), ring)
 
     def step(self, now: float) -> None:
         answer = self._desk.take()
@@ -73,7 +74,16 @@ class Heartbeats:
             # While a task's own transaction holds the row, nobody can take the job: busy is as good as renewed.
             if answer.status is Status.APPLIED or (answer.status is Status.BUSY and held.completing):
                 self._book.confirm(held, sent_at)
-            elif answer.status is Status.BUSY:
+            # Soon again also then: once that transaction has rolled back, only a renewed lease keeps the reaper away.
+            if answer.status is Status.BUSY:
                 self._book.beat_again(held, now + min(BUSY_AGAIN_SECONDS, held.beat_every))
             self._heard(held, answer)
         self._events.emit(Beats(len(answers), now - sent_at, min(margins, default=0.0)))
+
+
+def _beat(store: Store, beats: list[Beat]) -> list[Beaten]:
+    try:
+        return store.heartbeat(beats)
+    except InvalidInput:
+        # Some task's progress cannot be stored. It is only for people to look at, and must cost nobody a lease.
+        return store.heartbeat([replace(beat, progress=None) for beat in beats])

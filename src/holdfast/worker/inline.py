@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat, Status
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import HoldfastError
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
@@ -115,7 +115,8 @@ def _beat(store: Store, worker: str, job: Claimed, context: Context, channel: _C
     while not over.wait(job.lease_seconds / 3):
         try:
             answer = store.heartbeat([Beat(job.job_id, job.attempt, job.lease_token, worker, channel.value)])[0]
-        except StoreUnavailable:
+        except HoldfastError:  # the store is away, or cannot hold that progress: it is only for people to look at
+            channel.value = None
             continue
         if answer.status is Status.REFUSED:
             context.request_cancel("lease_lost")

@@ -18,6 +18,7 @@ from holdfast.worker.retrying import Retrying
 EVERY_SECONDS = 1.0
 BATCH = 1_000
 MOST_BYTES = 4 * 1024 * 1024
+_LINE_BYTES = 200
 
 
 class JobLogs:
@@ -39,15 +40,15 @@ class JobLogs:
 
     def add(self, lines: list[LogLine]) -> None:
         self._waiting.extend(lines)
-        self._bytes += sum(len(line.message) for line in lines)
+        self._bytes += sum(map(_weight, lines))
         while self._bytes > MOST_BYTES and self._waiting:
-            self._bytes -= len(self._waiting.popleft().message)
+            self._bytes -= _weight(self._waiting.popleft())
 
     def step(self, now: float) -> None:
         self._take(now)
         if self._waiting and not self._desk.busy and now >= max(self._due_at, self._retrying.not_before):
             self._asked = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-            self._bytes -= sum(len(line.message) for line in self._asked)
+            self._bytes -= sum(map(_weight, self._asked))
             self._due_at = now + (0.0 if self._waiting else EVERY_SECONDS)
             self._desk.ask(self._asked)
 
@@ -55,7 +56,7 @@ class JobLogs:
         answer = self._desk.take()
         if isinstance(answer, Refusal):
             self._waiting.extendleft(reversed(self._asked))
-            self._bytes += sum(len(line.message) for line in self._asked)
+            self._bytes += sum(map(_weight, self._asked))
             self._asked = []
             self._retrying.failed(now, answer.error)
         elif answer is not None:
@@ -72,3 +73,8 @@ class JobLogs:
 
     def close(self) -> None:
         self._desk.close()
+
+
+def _weight(line: LogLine) -> int:
+    """About what it takes in memory: empty lines, and fields, are not free."""
+    return _LINE_BYTES + len(line.message) + (len(str(line.fields)) if line.fields else 0)

@@ -136,6 +136,10 @@ class LeaseBook:
         """Everything whose turn comes within half a period joins in: one statement for all."""
         if now < self._next_beat:
             return []
+        for held in self._held.values():
+            if held.reported:
+                # Its report is on the way and ends the lease; only where that takes long does it need another beat.
+                held.beat_at = max(held.beat_at, held.confirmed_at + held.job.lease_seconds / 2 + held.beat_every / 2)
         due = [held for held in self._held.values() if not held.lost and held.beat_at - held.beat_every / 2 <= now]
         for held in due:
             held.beat_at = now + held.beat_every

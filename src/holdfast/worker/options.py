@@ -27,7 +27,7 @@ class WorkerOptions:
     timing: Timing = field(default_factory=lambda: choose(60.0))
     poll_seconds: float = 2.0
     grace_seconds: float = 30.0
-    # Between TERM and KILL, and between "please stop" and TERM.
+    # Between asking a job to stop (a message, and TERM where it has a process to itself) and KILL.
     term_grace_seconds: float = TERM_GRACE_SECONDS
     recycle_jobs: int | None = None
     recycle_memory: int | None = None  # bytes

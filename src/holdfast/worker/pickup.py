@@ -18,6 +18,7 @@ from holdfast.ports import Store
 from holdfast.worker.desk import Desk, Refusal
 
 FIRST_WAIT_SECONDS = 0.1
+FAIR_SECONDS = 0.5  # so long a rush may pass over tasks that are not quick, or of another kind
 MOST_AT_ONCE = 500
 
 
@@ -82,6 +83,7 @@ class Pickup:
         self._longest = poll_seconds
         self._wait = 0.0
         self._rush = False
+        self._fair_at = 0.0
         self._asked: Ask | None = None
         self._asked_at = 0.0
         self.answered_at = 0.0  # the last time the store answered, also with nothing
@@ -109,9 +111,15 @@ class Pickup:
         return self._heard(asked, answer, now)
 
     def _ask(self, now: float) -> Found:
-        ask = choose(self._rooms(), self._rush)
+        rooms = self._rooms()
+        fair = now >= self._fair_at  # now and then everything is asked for, however long the rush lasts
+        if self._rush and fair and any(room.quick and room.slots == 0 and room.ahead > 0 for room in rooms.values()):
+            return Found.FULL  # soon there is a slot for any task: what lies ahead is quick
+        ask = choose(rooms, self._rush and not fair)
         if ask is None:
             return Found.FULL
+        if fair or not self._rush:
+            self._fair_at = now + FAIR_SECONDS
         self._asked, self._asked_at = ask, now
         self._desk.ask(ask)
         return Found.WAITING

@@ -8,6 +8,7 @@ others are innocent and are released.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +53,7 @@ class Runs:
         self._log = log
         self._term_grace = term_grace_seconds
         self._cancel_grace = cancel_grace_seconds
-        self.hand = Hand(pool, self.pace)
+        self.hand = Hand(pool, self.pace, lambda: len(book))
 
     # room and work
 
@@ -119,7 +120,7 @@ class Runs:
         self.pace.note(held.job.task, usage.duration_ms or 0)
         completed_in = frame["outcome"] == COMPLETED_IN
         outcome = outcome_from_json(frame["otherwise"] if completed_in else frame["outcome"])
-        if held.ending is not None and not isinstance(outcome, Succeeded):
+        if held.ending is not None and not isinstance(outcome, Succeeded | type(held.ending)):
             outcome = held.ending
         self._end(held, outcome, usage, completed_in=completed_in)
         if not runner.stopping and self.pool.worn_out(runner):
@@ -146,7 +147,7 @@ class Runs:
 
     def runner_ended(self, runner: RunnerProcess, exit: Exit, now: float) -> None:
         for frame in runner.read_all():
-            self.hear(runner, frame, now)
+            self._hear_last(runner, frame, now)
         self.hand.moves_again(runner)
         self.pool.remove(runner, now)
         for attempt_id, started in reversed(runner.jobs.items()):
@@ -159,8 +160,16 @@ class Runs:
                 self._back_to_hand(held)
         if self.draining:
             self._empty_hand("the worker is stopping")
-        why = runner.killed or ("stopped" if runner.stopping and exit.code == 0 else None)
+        asked = runner.terminated or (runner.stopping and exit.code == 0)
+        why = runner.killed or ("stopped" if asked else None)
         self._events.emit(RunnerEnded(runner.pid, runner.kind, exit.code, exit.signal, why, runner.finished))
+
+    def _hear_last(self, runner: RunnerProcess, frame: Frame, now: float) -> None:
+        """Whatever it said: its jobs must be reported."""
+        try:
+            self.hear(runner, frame, now)
+        except Exception as error:
+            self._events.emit(Problem("a runner's last words", str(error) or repr(error)))
 
     def _lost_runner(self, held: Held, runner: RunnerProcess, exit: Exit) -> None:
         if held.lost:
@@ -169,6 +178,8 @@ class Runs:
             self._end(held, held.ending)
         elif runner.killed is not None:
             self._end(held, Released(f"its runner was killed for another job: {runner.killed}"))
+        elif runner.terminated and exit.signal == signal.SIGTERM:
+            self._end(held, Released("its runner was stopped for another job"))
         else:
             self.pace.forget(held.job.task)
             self._end(held, Crashed(f"the process that ran it {exit}", exit.code, exit.signal))
@@ -177,21 +188,28 @@ class Runs:
 
     def enforce(self, now: float) -> None:
         """The first thing after every wait: nothing may run on under a lease that has run out while we slept."""
+        for held in self.book.due_checks(now):
+            self._check_lease(held, now)
+
+    def _enforce_limits(self, now: float) -> None:
+        """Time limits come after listening: a job that ended in time must not have its successor stopped."""
         if now >= self.book.next_check:
             for held in self.book.due_checks(now):
-                self._check(held, now)
+                self._check_limits(held, now)
             self.book.plan_checks()
 
-    def _check(self, held: Held, now: float) -> None:
-        if held.reported:
-            held.limit_at = held.kill_at = NEVER
-            return
+    def _check_lease(self, held: Held, now: float) -> None:
         if held.watched and now >= held.lease_kill_at:
             self._lose(held, Released("the lease could not be confirmed in time"), refused=False)
         elif held.watched and now >= held.lease_warning_at and not held.lease_warned:
             held.lease_warned = True
             if held.runner is not None and (held.runner.shared or held.started_at is None):
                 held.runner.cancel(held.id, "lease_lost")
+
+    def _check_limits(self, held: Held, now: float) -> None:
+        if held.reported or held.lease_over:
+            held.limit_at = held.kill_at = NEVER
+            return
         if now >= held.limit_at:
             held.limit_at = NEVER
             limit = held.job.timeout_seconds
@@ -205,7 +223,7 @@ class Runs:
     def _ask_to_stop(self, held: Held, ending: Outcome, reason: str, now: float) -> None:
         """Politely first: a message, and TERM to a runner that this job has to itself. KILL follows after the grace."""
         held.ending = ending
-        held.kill_at = now + self._term_grace
+        held.kill_at = min(held.kill_at, now + self._term_grace)
         if held.runner is not None:
             held.runner.cancel(held.id, reason)
             if held.info.kind is Kind.SYNC and not held.runner.shared:
@@ -239,6 +257,8 @@ class Runs:
             elif not held.lost:
                 job = held.job
                 held.lost = True
+                if held.runner is not None:
+                    held.runner.tell_lease_lost(held.id)
                 self._events.emit(LeaseGone(job.job_id, job.attempt, job.task, True, False))
         elif answer.cancel and not held.cancel_seen:
             held.cancel_seen = True
@@ -249,7 +269,7 @@ class Runs:
             self._end(held, Cancelled("cancel requested"))
             return
         held.ending = Cancelled("cancel requested, and it did not stop by itself")
-        held.kill_at = now + self._cancel_grace
+        held.kill_at = min(held.kill_at, now + self._cancel_grace)
         self.book.changed(held)
         if held.runner is not None:
             held.runner.cancel(held.id, "cancel_requested")
@@ -275,6 +295,7 @@ class Runs:
             self._end(held, Released(reason))
 
     def step(self, now: float) -> None:
+        self._enforce_limits(now)
         self.hand.take_back(self._started_at, now)
         self.hand.deal()
         for held in self.hand.take_late(now):

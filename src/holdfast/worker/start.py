@@ -115,12 +115,17 @@ class Worker:
         pool = self.supervisor.pool
         parts = [_counted(spec.kind, count, spec.slots) for spec, count in pool.wanted().items()]
         queues = "all queues" if self.options.queues is None else f"queues {', '.join(self.options.queues)}"
-        return f"{len(pool.tasks)} tasks, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
+        tasks = _number(len(pool.tasks), "task")
+        return f"{tasks}, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
 
 
 def _counted(kind: Kind, processes: int, slots: int) -> str:
     what = "coroutines" if kind is Kind.ASYNC else "functions and commands"
-    return f"{processes * slots} slots for {what} ({processes} processes of {slots})"
+    return f"{_number(processes * slots, 'slot')} for {what} ({_number(processes, 'process', 'processes')} of {slots})"
+
+
+def _number(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 class _Watchdog:

@@ -8,12 +8,14 @@ Each is opened when it is first needed and tried again until it can be.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
 from holdfast.ports import Store
 
 CONNECTIONS = 3
+CLOSE_SECONDS = 1.0
 
 
 class LazyStore:
@@ -31,7 +33,11 @@ class LazyStore:
             return self._store
 
     def close(self) -> None:
-        with self._lock:
-            if self._store is not None:
-                self._store.close()
-                self._store = None
+        """Does not wait long for somebody who is just opening it: that happens at the very end, and a store that does
+        not answer must not hold it up."""
+        if self._lock.acquire(timeout=CLOSE_SECONDS):
+            with contextlib.suppress(Exception):
+                if self._store is not None:
+                    self._store.close()
+            self._store = None
+            self._lock.release()

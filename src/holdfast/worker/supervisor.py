@@ -23,7 +23,7 @@ from holdfast.domain.views import WorkerRow
 from holdfast.domain.worker_states import WorkerState
 from holdfast.ports import Store
 from holdfast.runners import prctl
-from holdfast.runners.descendants import kill_strays
+from holdfast.runners.descendants import children, kill_strays
 from holdfast.runners.frames import DATABASE_FLAG
 from holdfast.runners.pool import Pool, PoolSize
 from holdfast.runners.process import RunnerProcess
@@ -38,6 +38,7 @@ from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.memory import MemoryWatch
 from holdfast.worker.options import WorkerOptions
+from holdfast.worker.orphans import Orphans
 from holdfast.worker.part import Part
 from holdfast.worker.pickup import Pickup
 from holdfast.worker.reports import Ended, Reports, claimable_again
@@ -67,6 +68,7 @@ class Supervisor:
         self._stops = 0
         self._draining_stops = 0
         self._children_changed = False
+        self._older_children: list[int] = []
         self._selector = selectors.DefaultSelector()
         self.bell = Bell()
         self._selector.register(self.bell, selectors.EVENT_READ)
@@ -117,12 +119,15 @@ class Supervisor:
         self.cycle = Cycle(claim_store, self.pickup, self.duties, events, ring, lambda: self.pool.ready)
         self.draining = Draining(self.runs, self.pool, options.grace_seconds, options.term_grace_seconds)
         self.memory = MemoryWatch(self.pool, self.book, options.max_memory)
-        self.parts: list[Part] = [self.runs, self.heartbeats, self.reports, self.logs, self.memory]
+        orphans = Orphans(self.pool)
+        self.parts: list[Part] = [self.runs, self.heartbeats, self.reports, self.logs, self.memory, orphans]
 
     # life
 
     def run(self) -> int:
         """Until a stop signal, or until everything is done with `--drain`. The answer is the exit code."""
+        # A shell that became this worker (`proxy & exec holdfast worker …`) leaves children that are not ours to kill.
+        self._older_children = children(os.getpid())
         prctl.set_child_subreaper()
         self._listen_for_signals()
         try:
@@ -140,6 +145,8 @@ class Supervisor:
         ready = self._selector.select(self._sleep_seconds())
         now = self._stepped_at = self._clock()
         self._guarded(self.runs.enforce, now)
+        if now >= self.book.next_check:
+            ready = self._selector.select(0)  # what was said before this moment counts before any time limit
         self.bell.hush()
         for key, events in ready:
             if isinstance(key.fileobj, RunnerProcess):
@@ -161,6 +168,7 @@ class Supervisor:
             return
         self.pool.adjust(now)
         self.cycle.step(now)
+        self.runs.enforce(now)  # an answer that took longer than its leases brings nothing that may be started
         self.runs.hand.deal()
         self._finish_when_empty(now)
 
@@ -219,7 +227,7 @@ class Supervisor:
 
     def _clear_strays(self) -> None:
         """What a dead runner had started falls to us, and goes the same way."""
-        known = [runner.pid for runner in self.pool]
+        known = [*self._older_children, *(runner.pid for runner in self.pool)]
         for pid in kill_strays(os.getpid(), known):
             try:
                 os.waitpid(pid, os.WNOHANG)
@@ -315,7 +323,7 @@ class Supervisor:
         for runner in self.pool:
             runner.wait(max(0.0, deadline - time.monotonic()))
             runner.kill("worker stops")
-            runner.wait()
+            runner.wait(LAST_SECONDS)  # what hangs in the kernel dies when it comes out of it; we need not be there
         self._clear_strays()
 
     def _close(self) -> None:

@@ -16,6 +16,8 @@ from holdfast.runners.usage import Meter
 from holdfast.tasks.execute import acall, call, outcome_of, outcome_of_error
 from holdfast.tasks.task import AnyTask, CommandTask
 
+MOST_BYTES = 4 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -102,7 +104,15 @@ def stopped_before_start(work: Work) -> bytes:
 def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool = False) -> Done:
     said = work.channel.close()
     last = messages.completed_in if work.context.completed_in else messages.done
-    return Done(said + last(work.id, outcome, usage), is_fatal)
+    try:
+        words = last(work.id, outcome, usage)
+    except Exception as error:  # say, Cancel(an_object): a job that ends without a word would run for ever
+        words = last(work.id, Failed(JobError("unserialisable_outcome", str(error), retryable=False)), usage)
+    if len(words) > MOST_BYTES:  # the supervisor has to hold it in memory, and no store takes it
+        problem = f"what the task returned or raised takes {len(words):,} bytes; store it elsewhere"
+        again = isinstance(outcome, Failed) and outcome.error.retryable
+        words = last(work.id, Failed(JobError("unstorable_result", problem, retryable=again)), usage)
+    return Done(said + words, is_fatal)
 
 
 def flush_standard_streams() -> None:

@@ -35,6 +35,9 @@ class Service:
                 self._accept([Work(job, self._outbox) for job in frame["jobs"]])
             case "cancel":
                 self._cancel(frame["id"], frame["reason"])
+            case "lease_lost":
+                if (active := self.inbox.active(frame["id"])) is not None:
+                    active.context.lose_lease()
             case "give_back":
                 self.link.send(messages.returned(self.inbox.empty()))
             case "stop":

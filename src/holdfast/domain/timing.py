@@ -27,6 +27,14 @@ class Timing:
         """A job may bring a lease of its own."""
         return min(self.heartbeat, lease / 3)
 
+    def tightened(self, lease: float) -> Timing:
+        """For a worker some of whose tasks have shorter leases than it was told."""
+        if lease >= self.lease:
+            return self
+        return Timing(
+            lease, min(self.heartbeat, lease / 3), min(self.timeout, lease / 6), min(self.reap_period, lease / 6)
+        )
+
 
 def choose(lease: float, heartbeat: float | None = None) -> Timing:
     chosen = min(DEFAULT_HEARTBEAT_SECONDS, lease / 3) if heartbeat is None else heartbeat

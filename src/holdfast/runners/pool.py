@@ -62,6 +62,7 @@ class Pool:
     def learn(self, runner: RunnerProcess, tasks: list[TaskInfo]) -> None:
         runner.ready = True
         self._tasks = {task.name: task for task in tasks}
+        runner.tasks = frozenset(self._tasks)
         self._failures = 0
 
     def kinds(self) -> dict[Kind, list[str]]:

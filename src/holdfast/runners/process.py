@@ -67,6 +67,7 @@ class RunnerProcess:
     def __init__(self, spec: RunnerSpec, environment: Mapping[str, str] | None = None) -> None:
         self.spec = spec
         self.ready = False
+        self.tasks: frozenset[str] = frozenset()  # what its code knows; another may have read newer code
         self.stopping = False
         self.killed: str | None = None
         self.terminated = False  # we sent TERM: if it dies of that, no job did it

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.domain.answers import Status
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.events import Events, Reaping
 from holdfast.domain.job import Claimed
 from holdfast.domain.manifest import TaskInfo
@@ -36,7 +37,7 @@ class Duties:
         self,
         store: Callable[[], Store],
         worker: str,
-        timing: Timing,
+        timing: Callable[[], Timing],
         events: Events,
         ring: Callable[[], None],
         tasks: Callable[[], list[TaskInfo]],
@@ -53,7 +54,7 @@ class Duties:
         self._reap_at = self._announce_at = self._row_at = 0.0
         self._announced: list[TaskInfo] = []
         self._desk: Desk[_Round, int] = Desk("duties", self._serve, ring)
-        self._lost: list[Claimed] = []  # the desk's own: given back once the store has taken them
+        self._lost: dict[str, Claimed] = {}  # the desk's own: given back once the store has taken them
         self.error: Exception | None = None
 
     @property
@@ -68,7 +69,8 @@ class Duties:
         """Take the answer of the last round; begin another if one is due."""
         answer = self._desk.take()
         if isinstance(answer, Refusal):
-            self.error = answer.error
+            # What is wrong with a duty alone is told, and must not keep the worker from its jobs.
+            self.error = answer.error if isinstance(answer.error, StoreUnavailable) else None
             self._reap_at = self._announce_at = self._row_at = self._retrying.failed(now, answer.error)
         elif answer is not None:
             self.error = None
@@ -81,7 +83,7 @@ class Duties:
     def _round(self, now: float) -> _Round:
         reap = now >= self._reap_at
         if reap:
-            self._reap_at = now + self._timing.reap_period
+            self._reap_at = now + self._timing().reap_period
         tasks: tuple[TaskInfo, ...] = ()
         if now >= self._announce_at or self._tasks() != self._announced:
             self._announced = self._tasks()
@@ -102,7 +104,7 @@ class Duties:
             store.keep_worker(round_.row)
         if not round_.reap:
             return 0
-        timing = self._timing
+        timing = self._timing()
         reaped = store.reap(
             self._worker, period=timing.reap_period, lease_seconds=timing.lease, heartbeat_seconds=timing.heartbeat
         )
@@ -110,12 +112,13 @@ class Duties:
 
     def _give_back(self, store: Store) -> None:
         """Jobs of a claim whose answer was lost: nobody runs them, and nobody should wait for their leases to end."""
-        self._lost += store.recover(self._worker)
+        self._lost |= {job.attempt_id: job for job in store.recover(self._worker)}
         if self._lost:
             released = Released("the answer to the claim was lost")
-            reports = [Report(job.job_id, job.attempt, job.lease_token, released, self._worker) for job in self._lost]
-            answers = zip(self._lost, store.settle(reports), strict=True)
-            self._lost = [job for job, answer in answers if answer.status is Status.BUSY]
+            jobs = list(self._lost.values())
+            reports = [Report(job.job_id, job.attempt, job.lease_token, released, self._worker) for job in jobs]
+            answers = zip(jobs, store.settle(reports), strict=True)
+            self._lost = {job.attempt_id: job for job, answer in answers if answer.status is Status.BUSY}
 
     def wake_at(self) -> float:
         if self._desk.busy:

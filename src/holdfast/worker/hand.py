@@ -106,14 +106,15 @@ class Hand:
         self._jobs = kept
 
     def _runner_for(self, held: Held, batches: dict[RunnerProcess, list[Claimed]]) -> RunnerProcess | None:
-        runners = self._open(runner_kind(held.info.kind))
+        kind, task = runner_kind(held.info.kind), held.job.task
+        runners = [runner for runner in self._open(kind) if task in runner.tasks]
         if not runners:
             return None
         best = max(runners, key=lambda runner: runner.free - len(batches.get(runner, ())))
         coming = len(batches.get(best, ()))
         if best.free - coming > 0:
             return best
-        quick = self._pace.quick([held.job.task])
+        quick = self._pace.quick([task])
         if quick and held.prefetchable and self._ahead(best, quick) > max(0, coming - max(0, best.free)):
             return best
         return None

@@ -81,11 +81,11 @@ def _run(app: App, store: Store, worker: str, job: Claimed) -> None:
     finally:
         over.set()
         beating.join()
-        if channel.lines:
-            store.append_logs(channel.lines)
         if not context.completed_in or not _finished(store, job):
             usage = Usage(duration_ms=int((time.monotonic() - started) * 1000))
             store.settle([Report(job.job_id, job.attempt, job.lease_token, outcome, worker, usage)])
+        if channel.lines:
+            store.append_logs(channel.lines)
 
 
 def _outcome(app: App, context: Context, channel: _Channel) -> Outcome:

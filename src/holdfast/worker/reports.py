@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.domain.answers import Settled, Status
-from holdfast.domain.errors import InvalidInput, NotFound
+from holdfast.domain.errors import NotFound, StoreUnavailable
 from holdfast.domain.events import Events, RunEnded
 from holdfast.domain.lifecycle import CLAIMABLE, State
 from holdfast.domain.outcome import Failed, JobError, Outcome, Report, Succeeded, Usage
@@ -145,7 +145,9 @@ class Settling:
     def _settle(self, store: Store, reports: list[Report]) -> list[Settled]:
         try:
             return store.settle(reports)
-        except InvalidInput:
+        except StoreUnavailable:
+            raise
+        except Exception:
             # One report that cannot be stored must not keep its neighbours from being stored.
             return [_settle_one(store, report) for report in reports]
 
@@ -169,6 +171,8 @@ def _after_rollback(ended: Ended) -> Outcome:
 def _settle_one(store: Store, report: Report) -> Settled:
     try:
         return store.settle([report])[0]
-    except InvalidInput as problem:
+    except StoreUnavailable:
+        raise
+    except Exception as problem:
         error = JobError("unstorable_result", str(problem), retryable=False)
         return store.settle([replace(report, outcome=Failed(error))])[0]

@@ -120,7 +120,8 @@ class Runs:
         self.pace.note(held.job.task, usage.duration_ms or 0)
         completed_in = frame["outcome"] == COMPLETED_IN
         outcome = outcome_from_json(frame["otherwise"] if completed_in else frame["outcome"])
-        if held.ending is not None and not isinstance(outcome, Succeeded | type(held.ending)):
+        stopped_as_asked = isinstance(outcome, Cancelled) and isinstance(held.ending, Cancelled)
+        if held.ending is not None and not isinstance(outcome, Succeeded) and not stopped_as_asked:
             outcome = held.ending
         self._end(held, outcome, usage, completed_in=completed_in)
         if not runner.stopping and self.pool.worn_out(runner):
@@ -252,7 +253,7 @@ class Runs:
         if held.reported:
             return
         if answer.status is Status.REFUSED:
-            if held.info.on_lost_lease is OnLostLease.KILL:
+            if held.info.on_lost_lease is OnLostLease.KILL or held.started_at is None:
                 self._lose(held, None, refused=True)
             elif not held.lost:
                 job = held.job

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from holdfast.domain.events import Event, Events, WorkerMoved
@@ -37,9 +36,9 @@ class Worker:
     supervisor: Supervisor = field(init=False)
 
     def __post_init__(self) -> None:
-        self._control = LazyStore(partial(self._open, self.options.timing.timeout))
+        self._control = LazyStore(lambda: self._open(self.supervisor.timing().timeout))
         # A claim that takes long costs nobody a lease: it may take as long as with the longest one.
-        self._claims = LazyStore(partial(self._open, LONGEST_TIMEOUT_SECONDS))
+        self._claims = LazyStore(lambda: self._open(LONGEST_TIMEOUT_SECONDS))
         self.supervisor = Supervisor(self.options, self._control, self._claims, self.events)
         self.events.subscribe(self._watch)
         self._close_wake_up: Callable[[], None] = lambda: None

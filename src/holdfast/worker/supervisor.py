@@ -19,6 +19,7 @@ from typing import ParamSpec
 from holdfast.domain.answers import Beaten, Settled
 from holdfast.domain.errors import ConfigurationError, HoldfastError
 from holdfast.domain.events import Events, Problem, RunnerStarted
+from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.domain.worker_states import WorkerState
 from holdfast.ports import Store
@@ -39,7 +40,7 @@ from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.memory import MemoryWatch
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.orphans import Orphans
-from holdfast.worker.part import Part
+from holdfast.worker.part import NEVER, Part
 from holdfast.worker.pickup import Pickup
 from holdfast.worker.reports import Ended, Reports, claimable_again
 from holdfast.worker.retrying import Retrying
@@ -99,7 +100,7 @@ class Supervisor:
         self.duties = Duties(
             claim_store,
             worker,
-            timing,
+            self.timing,
             events,
             ring,
             lambda: list(self.pool.tasks.values()),
@@ -239,7 +240,8 @@ class Supervisor:
         broken = self.runs.broken
         if broken is not None and self.cycle.state is WorkerState.STARTING and not self._options.reload:
             raise ConfigurationError(f"{broken['error']}\n{broken['stack'] or ''}".rstrip())
-        if self.pool.known and not self.pool.tasks and not self._options.reload:
+        starting = self.cycle.state is WorkerState.STARTING
+        if starting and self.pool.known and not self.pool.tasks and not self._options.reload:
             raise ConfigurationError(f"{self._options.app} has no tasks: decorate a function with @app.task")
         if self._options.fail_fast and self.cycle.error is not None and self.pickup.answered_at == 0.0:
             raise self.cycle.error
@@ -270,6 +272,11 @@ class Supervisor:
         if self._stops > self._draining_stops and self.draining.begun:
             self._draining_stops = self._stops
             self.draining.hurry(now)
+
+    def timing(self) -> Timing:
+        """As the shortest lease among the tasks wants it."""
+        leases = [task.defaults.get("lease_seconds") or NEVER for task in self.pool.tasks.values()]
+        return self._options.timing.tightened(min(leases, default=NEVER))
 
     def seconds_since_answer(self) -> float:
         """Since the store last answered a claim, also with nothing; since the start before that."""

@@ -30,3 +30,10 @@ def test_what_is_killed_is_killed_before_the_lease_ends_and_after_two_heartbeats
     timing = choose(lease)
     kill = lease - kill_margin(lease)
     assert timing.heartbeat + timing.timeout < lease - 2 * kill_margin(lease) < kill < lease
+
+
+def test_a_task_with_a_shorter_lease_tightens_everything() -> None:
+    timing = choose(60.0)
+    assert timing.tightened(float("inf")) == timing.tightened(60.0) == timing
+    short = timing.tightened(6.0)
+    assert (short.lease, short.heartbeat, short.timeout, short.reap_period) == (6.0, 2.0, 1.0, 1.0)

@@ -30,6 +30,7 @@ from holdfast.stores.verbs.sqlite_walk import walk
 MAX_BATCH = 10_000
 LIMITS_REMEMBERED_SECONDS = 5.0
 UNANSWERED_KEPT = 100
+UNANSWERED_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Claiming:
         self._busy_spell = False
         self._limits_exist = True
         self._limits_looked_at = float("-inf")
-        self._unanswered: deque[bytes] = deque(maxlen=UNANSWERED_KEPT)
+        self._unanswered: deque[tuple[float, bytes]] = deque(maxlen=UNANSWERED_KEPT)
 
     def claim(
         self, worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None
@@ -82,18 +83,19 @@ class Claiming:
         try:
             yield secret
         except StoreUnavailable:
-            self._unanswered.append(secret)
+            self._unanswered.append((time.monotonic(), secret))
             raise
 
     def recover(self, worker: str) -> list[Claimed]:
-        """The jobs of claims that were committed while their answer was lost. No query when none was lost."""
-        if not self._unanswered:
+        """The jobs of claims that were committed while their answer was lost. No query when none was lost lately: a
+        server that has lost its client may take a while to notice, and commit after the first look."""
+        oldest = time.monotonic() - UNANSWERED_SECONDS
+        secrets = [secret for since, secret in list(self._unanswered) if since > oldest]
+        if not secrets:
             return []
         with self._database.reading() as transaction:
             held = transaction.rows(sql.HELD, {"worker": check_name(worker, "worker")})
-        ours = [job for row in held if (job := _ours(row, self._unanswered, self._database.dialect)) is not None]
-        self._unanswered.clear()
-        return ours
+        return [job for row in held if (job := _ours(row, secrets, self._database.dialect)) is not None]
 
     def _claim_ungoverned(self, wanted: Wanted) -> list[Claimed]:
         """Rows that others have locked are skipped. If that left nothing in a busy spell, look further down the line;

@@ -36,8 +36,10 @@ class PostgresDatabase(Database):
     def __init__(self, engine: Engine, watchdog: Watchdog | None = None) -> None:
         self.engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._watchdog = watchdog
+        self._is_closed = False
 
     def close(self) -> None:
+        self._is_closed = True
         super().close()
         if self._watchdog is not None:
             self._watchdog.close()
@@ -71,8 +73,8 @@ class PostgresDatabase(Database):
                     self.engine.dispose()
                 raise
             finally:
-                # Another thread has disposed of the pool meanwhile: given back there, it would be open until collected.
-                if self.engine.pool is not pool and not connection.invalidated:
+                # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it.
+                if (self._is_closed or self.engine.pool is not pool) and not connection.invalidated:
                     connection.invalidate()
 
 

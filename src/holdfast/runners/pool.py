@@ -76,7 +76,7 @@ class Pool:
     def ready(self) -> bool:
         """The app is known, and every kind of task has a runner."""
         open_kinds = {runner.kind for runner in self._runners if runner.open}
-        return self.known and all(spec.kind in open_kinds for spec in self.wanted())
+        return bool(self._tasks) and all(spec.kind in open_kinds for spec in self.wanted())
 
     @property
     def slots(self) -> int:

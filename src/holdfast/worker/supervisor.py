@@ -238,10 +238,10 @@ class Supervisor:
     def _refuse_to_start(self) -> None:
         """An app that cannot be imported is a mistake to be told at once; in a reload it is waited out."""
         broken = self.runs.broken
-        if broken is not None and self.cycle.state is WorkerState.STARTING and not self._options.reload:
+        starting = self.cycle.state is WorkerState.STARTING and not self._options.reload
+        if starting and broken is not None:
             raise ConfigurationError(f"{broken['error']}\n{broken['stack'] or ''}".rstrip())
-        starting = self.cycle.state is WorkerState.STARTING
-        if starting and self.pool.known and not self.pool.tasks and not self._options.reload:
+        if starting and self.pool.known and not self.pool.tasks:
             raise ConfigurationError(f"{self._options.app} has no tasks: decorate a function with @app.task")
         if self._options.fail_fast and self.cycle.error is not None and self.pickup.answered_at == 0.0:
             raise self.cycle.error

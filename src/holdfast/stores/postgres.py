@@ -62,9 +62,9 @@ class PostgresDatabase(Database):
     @contextmanager
     def _connected(self) -> Iterator[Any]:
         """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault."""
+        pool = self.engine.pool  # asked for first: it may be replaced while we wait for a connection
         with reachable(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
-            pool = self.engine.pool
             try:
                 yield driver
             except psycopg.Error:

@@ -21,8 +21,10 @@ class Figures:
         process = psutil.Process(worker.pid)
         with process.oneshot():
             self.memory = process.memory_info().rss
-            self.connections = len(process.net_connections())
-            self.descriptors = process.num_fds() - self.connections
+            files = [file.path for file in process.open_files() if "jobs.db" in file.path]  # SQLite's, with their logs
+            sockets = len(process.net_connections())
+            self.connections = sockets + sum(path.endswith("jobs.db") for path in files)
+            self.descriptors = process.num_fds() - sockets - len(files)
             self.threads = process.num_threads()
 
 
@@ -45,7 +47,7 @@ def soak(site: Site, count: int) -> None:
     print(f"after {count} jobs: {last.memory / MIB:.1f} MiB, {grown / MIB:+.1f} MiB since job {WARM_UP}")
     assert grown < MOST_GROWTH
     assert last.descriptors <= first.descriptors
-    # Opened when first needed, so one may be added late: two stores of three, and the listener.
+    # Opened when first needed, so one may be added late: two stores of three, and the one for wake-ups.
     assert last.connections <= MOST_CONNECTIONS
     assert last.threads <= first.threads
 

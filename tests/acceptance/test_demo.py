@@ -1,12 +1,16 @@
 """`holdfast demo` keeps its promises, on both stores, and says what it shows."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import psutil
+
 from tests.acceptance.command_line import CommandLine, InProcess
+from tests.servers.waiting import wait_until
 
 EXPECTED = {"succeeded": 99, "failed": 1, "cancelled": 1}
 
@@ -45,6 +49,8 @@ def test_with_no_database_named_it_leaves_nothing_behind_and_lets_the_configured
 
     assert done.document["ok"] is True
     assert list(scratch.iterdir()) == []
+    wait_until(lambda: not _started_below(scratch), what="its workers have ended")
+
     assert not (bare.folder / "precious.db").exists()
 
 
@@ -77,3 +83,13 @@ def test_an_interrupt_ends_it_quietly(bare: CommandLine) -> None:
     assert time.monotonic() - started < 10
     assert "Traceback" not in err
     assert list(scratch.iterdir()) == []
+    wait_until(lambda: not _started_below(scratch), what="its workers have ended")
+
+
+def _started_below(scratch: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("TMPDIR") == str(scratch) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO, Self
 
+from holdfast.runners.commands.spawn import dying_with_us
+
 HEARTBEAT = "0.5s"  # a cancel is noticed with the next one, and nobody wants to wait in a demo
 _PATIENCE_SECONDS = 30.0
 
@@ -26,13 +28,20 @@ class Crew:
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the block is left
 
     def __enter__(self) -> Self:
-        for name in self._names:
-            self._workers.append(self._start(name))
+        try:
+            for name in self._names:
+                self._workers.append(self._start(name))
+        except BaseException:  # Ctrl-C, most likely: the block is not entered, so nobody else would stop them
+            self._stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         for worker in self._workers:
             worker.send_signal(signal.SIGTERM)
         for worker in self._workers:
@@ -54,8 +63,10 @@ class Crew:
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         arguments = ["worker", "holdfast.cli.demo.tasks:app", "--queues", self._queue, "--processes", "2"]
         quiet = ["--heartbeat", HEARTBEAT, "--grace", "0s", "--log-level", "error"]
+        command = [sys.executable, "-m", "holdfast", *arguments, *quiet]
         return subprocess.Popen(
-            [sys.executable, "-m", "holdfast", *arguments, *quiet],
+            dying_with_us(command, self._log.fileno()),
+            pass_fds=[self._log.fileno()],
             # In the environment and not in the arguments, where everybody could read the password.
             env={**os.environ, "DATABASE_URL": self._database, "WORKER_ID": name, "LEASE_SECONDS": "60"},
             stdin=subprocess.DEVNULL,

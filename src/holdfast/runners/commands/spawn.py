@@ -29,13 +29,17 @@ class Spawned:
         return found
 
 
+def dying_with_us(argv: Sequence[str], status: int) -> list[str]:
+    """The command through the shim; `status` is the inherited descriptor that hears of a failed exec."""
+    return [sys.executable, "-I", "-S", _SHIM, str(os.getpid()), str(status), *argv]
+
+
 def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, *, with_stdin: bool) -> Spawned:
     """Raises OSError when not even the shim could be started."""
     read_end, write_end = os.pipe()
-    shim = [sys.executable, "-I", "-S", _SHIM, str(os.getpid()), str(write_end)]
     try:
         popen = subprocess.Popen(
-            [word.encode(errors="surrogateescape") for word in (*shim, *argv)],
+            [word.encode(errors="surrogateescape") for word in dying_with_us(argv, write_end)],
             stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

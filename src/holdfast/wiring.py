@@ -88,11 +88,14 @@ def _notifier(database: PostgresDatabase) -> Notifier:
     return Notifier(send)
 
 
-def open_wake_up(database_url: str, ring: Callable[[], None], notify: bool) -> Listener | ChangeCheck | None:
-    """What tells a worker early that there may be something to claim; None where only polling does."""
+def open_wake_up(
+    database_url: str, ring: Callable[[], None], notify: bool, status: Callable[[str], None] = lambda _status: None
+) -> Listener | ChangeCheck | None:
+    """What tells a worker early that there may be something to claim; None where only polling does. `status` hears of
+    the listener's state, in the listener's thread."""
     parsed = _parsed(database_url)
     if parsed.drivername in _POSTGRES and notify:
-        listener = Listener(libpq_url(parsed), ring)
+        listener = Listener(libpq_url(parsed), ring, changed=status)
         listener.start()
         return listener
     if parsed.drivername in _SQLITE and parsed.database not in (None, "", ":memory:"):

@@ -5,6 +5,8 @@ import signal
 import pytest
 
 from holdfast.domain.lifecycle import State
+from holdfast.domain.views import WorkerRow
+from tests.chaos.databases import query
 from tests.worker.site import Site
 
 
@@ -43,3 +45,11 @@ def test_a_job_of_a_task_that_no_worker_knows_is_left_alone(site: Site) -> None:
     site.drain()
     assert site.job(known).state is State.SUCCEEDED
     assert site.event_names(unknown) == ["enqueued"]
+
+
+def test_workers_that_were_last_seen_days_ago_are_forgotten(site: Site) -> None:
+    site.tasks("@app.task\ndef nothing(): pass")
+    site.store.keep_worker(WorkerRow(id="long-gone", host="somewhere", pid=1, state="idle"))
+    query(site.url, "UPDATE holdfast_workers SET beat_at = '2020-01-01T00:00:00.000000Z'")
+    site.drain()
+    assert [row.state for row in site.store.workers()] == ["stopped"]

@@ -71,7 +71,9 @@ def test_notification_wakes_a_worker_and_a_killed_listener_costs_no_more_than_a_
         ours.execute("SELECT pg_terminate_backend(%s)", before)
     # Whatever becomes of the notification: the next poll is at most three seconds away.
     assert seconds_to_start(site) < 3.0 + 1.0
+    worker.wait_for_log("wake-ups are degraded")
     site.wait(lambda: bool(listeners(site)) and listeners(site) != before, "somebody listens again")
+    site.wait(lambda: worker.text().count("wake-ups are listening") == 2, "it says that it listens again")
     wait_until_polls_are_rare(site, worker)
     assert seconds_to_start(site) < FAR_BELOW
 

@@ -17,7 +17,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-DEFAULT_HOST = "127.0.0.1"
 REQUEST_SECONDS = 5.0
 _JSON = "application/json"
 

@@ -20,7 +20,6 @@ from holdfast.worker.retrying import Retrying
 
 ANNOUNCE_EVERY_SECONDS = 60.0
 ROW_EVERY_SECONDS = 20.0
-FORGET_WORKERS_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,7 @@ class Duties:
         self._give_back(store)
         if round_.tasks:
             store.announce(round_.tasks)
+            store.forget_workers()
         if round_.row is not None:
             store.keep_worker(round_.row)
         if not round_.reap:

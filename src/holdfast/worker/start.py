@@ -13,6 +13,7 @@ from holdfast.domain.worker_states import WorkerState
 from holdfast.observe.health import Health
 from holdfast.ports import Store
 from holdfast.settings import mask_url
+from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring import open_store, open_wake_up
 from holdfast.worker import sd_notify
 from holdfast.worker.options import WorkerOptions
@@ -20,7 +21,7 @@ from holdfast.worker.part import NEVER
 from holdfast.worker.reload import Reload
 from holdfast.worker.stores import CONNECTIONS, LazyStore
 from holdfast.worker.supervisor import Supervisor
-from holdfast.worker.wake_ups import FileChanges
+from holdfast.worker.wake_ups import FileChanges, ListenerStatus
 
 # The loop never sleeps for more than a second. One that stands still for so long should be restarted.
 UNWELL_SECONDS = 30.0
@@ -101,8 +102,10 @@ class Worker:
             supervisor.cycle.ring()
             supervisor.bell.ring()
 
-        wake_up = open_wake_up(self.database_url, ring, self.options.notify)
-        if wake_up is not None and hasattr(wake_up, "changed"):
+        status = ListenerStatus(self.events, supervisor.bell.ring)
+        supervisor.parts.append(status)
+        wake_up = open_wake_up(self.database_url, ring, self.options.notify, status.note)
+        if isinstance(wake_up, ChangeCheck):
             supervisor.parts.append(FileChanges(wake_up, supervisor.cycle, supervisor.cycle.ring))
         if wake_up is not None:
             self._close_wake_up = wake_up.close

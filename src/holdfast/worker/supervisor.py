@@ -260,11 +260,6 @@ class Supervisor:
     def _child_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._children_changed = True
 
-    def stop(self) -> None:
-        """As a stop signal does; from any thread."""
-        self._stops += 1
-        self.bell.ring()
-
     def _heed_signals(self, now: float) -> None:
         if self._stops > 0 and not self.draining.begun:
             self._begin_draining(now)

@@ -61,10 +61,6 @@ class Inbox:
         return self._active.get(attempt_id)
 
     @property
-    def is_idle(self) -> bool:
-        return not self._active and not self._queue
-
-    @property
     def is_closed(self) -> bool:
         return self._is_closed
 

@@ -21,6 +21,7 @@ from holdfast.domain.job import DEFAULT_LEASE_SECONDS
 from holdfast.domain.names import check_name
 
 DATABASE_FILE = "holdfast.db"
+ARTIFACTS_FOLDER = "holdfast-artifacts"
 SECRET = "***"
 
 _STORES = ("postgres", "postgresql", "postgresql+psycopg", "sqlite", "sqlite+pysqlite")
@@ -46,6 +47,7 @@ class Settings:
     notify: bool = True
     heartbeat_seconds: float | None = None  # None: min(20 s, lease / 3)
     grace_seconds: float = 30.0
+    artifacts_url: str = field(default="", repr=False)  # filled in: a folder beside the project when nobody names one
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def read_settings(
     if problems:
         raise ConfigurationError(_listed(problems))
     values.setdefault("database_url", f"sqlite:///{(project or directory) / DATABASE_FILE}")
+    values.setdefault("artifacts_url", str((project or directory) / ARTIFACTS_FOLDER))
     return Settings(**values)
 
 
@@ -172,6 +175,12 @@ def _redis_url(value: Any, place: str) -> str:
     return _url(value, place, _REDIS, "must be redis://host:port/number")
 
 
+def _artifacts_url(value: Any, place: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(place, "must be a folder or a URL that fsspec can open, such as s3://bucket/folder")
+    return value
+
+
 def _url(value: Any, place: str, schemes: tuple[str, ...], rule: str) -> str:
     # What was given is not repeated: where it is not a URL, nobody can tell which part of it is the password.
     found = re.match(r"([\w+.-]+)://", value) if isinstance(value, str) else None
@@ -213,4 +222,5 @@ _SETTINGS = {
     "notify": _Setting(("HOLDFAST_NOTIFY",), _switch),
     "heartbeat_seconds": _Setting(("HOLDFAST_HEARTBEAT_SECONDS",), _duration),
     "grace_seconds": _Setting(("HOLDFAST_GRACE_SECONDS",), _duration),
+    "artifacts_url": _Setting(("HOLDFAST_ARTIFACTS",), _artifacts_url),
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -136,6 +137,8 @@ _partial_index("source_running", "state = 'running' AND source IS NOT NULL", job
 _partial_index("unique", f"unique_key IS NOT NULL AND {in_states(ACTIVE)}", jobs.c.task, jobs.c.unique_key, unique=True)
 _partial_index("reuse", "state = 'succeeded' AND spec_hash IS NOT NULL", jobs.c.spec_hash, jobs.c.finished_at)
 _partial_index("dead", "state = 'failed'", jobs.c.id)
+# Retention walks it group by group, oldest first; what a task usually takes is read from its young end.
+_partial_index("finished", in_states(TERMINAL), jobs.c.queue, jobs.c.state, jobs.c.finished_at)
 
 events = Table(
     "holdfast_events",
@@ -154,6 +157,28 @@ events = Table(
     postgresql_with={"autovacuum_vacuum_insert_scale_factor": "0.05"},
     sqlite_with_rowid=False,
 )
+
+# What a `pruned` row says of its job; older ones say nothing and count as queue ''.
+PRUNED_QUEUE_POSTGRES = "coalesce(detail ->> 'queue', '')"
+PRUNED_QUEUE_SQLITE = "coalesce(json_extract(detail, '$.queue'), '')"
+
+
+def _pruned_index(dialect: str, queue: str) -> Index:
+    index = Index(
+        "holdfast_events_pruned",
+        literal_column(queue),
+        events.c.from_state,
+        events.c.at,
+        events.c.job_id,
+        postgresql_where=text("event = 'pruned'"),
+        sqlite_where=text("event = 'pruned'"),
+    )
+    return index.ddl_if(dialect)
+
+
+# Only pruning pays for it: retention finds the histories that are old enough to go.
+_pruned_index("postgresql", f"({PRUNED_QUEUE_POSTGRES})")
+_pruned_index("sqlite", PRUNED_QUEUE_SQLITE)
 
 # Retention's door: a job id inserted here takes that job's whole history, and itself, away. Nothing else can delete
 # from the audit log, so no history can ever lose only a part.
@@ -268,6 +293,82 @@ logs = Table(
     PrimaryKeyConstraint("job_id", "attempt", "number", name="holdfast_logs_pkey"),
     postgresql_with={"autovacuum_vacuum_insert_scale_factor": "0.05"},
     sqlite_with_rowid=False,
+)
+
+# Files that attempts saved and reported. The row is written with the report, after the file: a file without a row is
+# one that nobody knows of, and retention collects it.
+artifacts = Table(
+    "holdfast_artifacts",
+    metadata,
+    Column("job_id", JobId, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Column("saved_at", Time, nullable=False, server_default=store_now()),
+    PrimaryKeyConstraint("job_id", "attempt", "name", name="holdfast_artifacts_pkey"),
+    sqlite_with_rowid=False,
+)
+
+# `declared` is what code said, `overrides` what was changed at run time; the other columns are the two together.
+schedules = Table(
+    "holdfast_schedules",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("task", Text, nullable=False),
+    Column("job", Json, nullable=False, server_default=text("'{}'")),  # payload and options of the jobs it makes
+    Column("cron", Text),
+    Column("every_seconds", Float),
+    Column("anchor_at", Time, nullable=False, server_default=store_now()),  # intervals are counted from here
+    Column("timezone", Text, nullable=False, server_default="UTC"),
+    Column("misfire", Text, nullable=False, server_default="once"),
+    Column("misfire_limit", Integer, nullable=False, server_default=text("1")),
+    Column("misfire_grace_seconds", Float, nullable=False, server_default=text("60")),
+    Column("tick_argument", Text),  # the parameter that is given the planned instant
+    Column("declared", Json),  # null: made by an operator
+    Column("declared_at", Time),
+    Column("overrides", Json, nullable=False, server_default=text("'{}'")),
+    Column("paused_at", Time),
+    Column("next_at", Time),  # null: never again
+    Column("last_at", Time),
+    Column("revision", Integer, nullable=False, server_default=text("1")),
+    Column("created_at", Time, nullable=False, server_default=store_now()),
+    Column("updated_at", Time, nullable=False, server_default=store_now()),
+    CheckConstraint("(cron IS NULL) <> (every_seconds IS NULL)", name="holdfast_schedules_kind"),
+    CheckConstraint("every_seconds IS NULL OR every_seconds >= 1", name="holdfast_schedules_interval"),
+    CheckConstraint("misfire IN ('skip', 'once', 'all') AND misfire_limit >= 1", name="holdfast_schedules_misfire"),
+)
+
+# One row a tick, inserted with its job in one transaction: the primary key is what makes it fire once.
+schedule_ticks = Table(
+    "holdfast_schedule_ticks",
+    metadata,
+    Column("schedule", Text, nullable=False),
+    Column("planned_at", Time, nullable=False),
+    Column("fired_at", Time, nullable=False, server_default=store_now()),
+    Column("outcome", Text, nullable=False),  # fired, existing (a unique job was still active), skipped
+    Column("job_id", JobId),
+    Column("holder", Text),
+    Column("detail", Json),
+    PrimaryKeyConstraint("schedule", "planned_at", name="holdfast_schedule_ticks_pkey"),
+    Index("holdfast_schedule_ticks_fired", "fired_at"),
+)
+
+# How long finished jobs, and the histories of pruned ones, are kept; a queue's own row wins over that of '*'.
+retention = Table(
+    "holdfast_retention",
+    metadata,
+    Column("what", Text, nullable=False),  # jobs or histories
+    Column("queue", Text, nullable=False, server_default="*"),
+    Column("state", Text, nullable=False),
+    Column("keep_seconds", Float),  # null: for ever
+    Column("updated_at", Time, nullable=False, server_default=store_now()),
+    PrimaryKeyConstraint("what", "queue", "state", name="holdfast_retention_pkey"),
+    CheckConstraint(
+        f"what IN ('jobs', 'histories') AND {in_states(TERMINAL)} AND (keep_seconds IS NULL OR keep_seconds >= 0)",
+        name="holdfast_retention_rule",
+    ),
 )
 
 duties = Table(

@@ -90,8 +90,9 @@ END $$""",
     """
 CREATE OR REPLACE FUNCTION holdfast_audit_delete() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO holdfast_events (job_id, seq, at, event, from_state, to_state, attempt)
-  SELECT id, seq + 1, greatest(holdfast_now(), updated_at), 'pruned', state, NULL, attempt FROM old_rows;
+  INSERT INTO holdfast_events (job_id, seq, at, event, from_state, to_state, attempt, detail)
+  SELECT id, seq + 1, greatest(holdfast_now(), updated_at), 'pruned', state, NULL, attempt,
+         json_build_object('task', task, 'queue', queue) FROM old_rows;
   RETURN NULL;
 END $$""",
     """

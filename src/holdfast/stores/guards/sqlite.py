@@ -126,7 +126,8 @@ def _triggers() -> dict[str, str]:
         "holdfast_audit_delete": f"""
   AFTER DELETE ON holdfast_jobs BEGIN
     INSERT INTO holdfast_events ({audit_columns})
-    VALUES (OLD.id, OLD.seq + 1, {_LATER}, 'pruned', OLD.state, NULL, OLD.attempt, NULL, NULL, NULL);
+    VALUES (OLD.id, OLD.seq + 1, {_LATER}, 'pruned', OLD.state, NULL, OLD.attempt, NULL, NULL,
+            json_object('task', OLD.task, 'queue', OLD.queue));
   END""",
         "holdfast_events_insert": f"""
   BEFORE INSERT ON holdfast_events

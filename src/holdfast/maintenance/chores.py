@@ -1,0 +1,18 @@
+"""A chore: something that one process at a time does for all of them, now and then, a small batch at a time.
+
+`steps` is begun by the winner of a period. Every step of it is one short transaction or one bounded piece of work, and
+yields how many things it dealt with; between two steps the caller may pause, renew its turn, or stop altogether. So a
+chore must be able to begin anew at any time: what it has done is in the database, never in the iterator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    name: str  # its row in holdfast_duties
+    period_seconds: float
+    steps: Callable[[], Iterator[int]]

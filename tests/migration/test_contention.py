@@ -106,7 +106,7 @@ def test_holder_that_has_gone_is_no_mystery(postgres_engine: Engine, postgres_da
         def let_go_after_the_timeout(*_details: object) -> None:
             other.rollback()
 
-        event.listen(postgres_engine, "rollback", let_go_after_the_timeout)
+        event.listen(postgres_engine, "handle_error", let_go_after_the_timeout)
         with pytest.raises(StoreUnavailable, match=r"Their holder is gone by now: run"):
             upgrade(postgres_engine, lock_timeout=0.05, patience=0)
 

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from holdfast.stores import upgrade as upgrade_module
+from holdfast.stores.migrations import ahead
 from holdfast.stores.upgrade import check, current, head, upgrade
 from tests.migration.databases import contents, execute
 from tests.migration.processes import running
@@ -17,6 +18,7 @@ DATA = (
     "INSERT INTO holdfast_queues (name, max_running) VALUES ('slow', 2)",
     "UPDATE holdfast_jobs SET state = 'cancelled' WHERE task = 'first'",
 )
+BUILT_AHEAD = {name for indexes in ahead.INDEXES.values() for name, _table, _definition in indexes}
 KEPT = (
     "SELECT task, state, seq FROM holdfast_jobs",
     "SELECT seq, event, to_state FROM holdfast_events ORDER BY seq",
@@ -49,7 +51,7 @@ def test_everything_is_kept(old: Engine) -> None:
 def test_killed_at_each_step_it_stays_the_first(old: Engine, database_url: str) -> None:
     before = execute(old, *KEPT)
     with running("dying", database_url) as process:
-        assert deaths_that_leave(old, process, before=contents(old)) > 20
+        assert deaths_that_leave(old, process, contents(old), ignore=BUILT_AHEAD) > 20
     assert current(old) == head()
     check(old)
     assert execute(old, *KEPT) == before

@@ -1,7 +1,8 @@
 """Bring a database's tables and guards to what this Holdfast needs, and say whether they are.
 
 An upgrade is one transaction: the old guards are taken away, the migrations run, the guards of this Holdfast
-are installed. It changes everything or nothing, so after any interruption the way on is to run it again.
+are installed. It changes everything or nothing, so after any interruption the way on is to run it again. Only indexes
+on large tables are built before it, beside the work of everybody (`migrations/ahead.py`).
 
 `check` is for every start of every process: it costs two small queries and does not import Alembic, which is
 slow.
@@ -22,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from holdfast.domain.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
 from holdfast.stores import guards
-from holdfast.stores.migrations import locking
+from holdfast.stores.migrations import ahead, locking
 
 VERSION_TABLE = "holdfast_schema_version"
 GUARDS_KEY = "guards"
@@ -108,6 +109,7 @@ def upgrade(engine: Engine, *, lock_timeout: float = 0.8, patience: float = 60.0
     with _explained(engine):
         while True:
             try:
+                _build_ahead(engine, _left(deadline))
                 with locking.exclusive_transaction(engine, min(lock_timeout, _left(deadline))) as connection:
                     return _bring_up_to_date(connection)
             except DBAPIError as error:
@@ -116,6 +118,13 @@ def upgrade(engine: Engine, *, lock_timeout: float = 0.8, patience: float = 60.0
                 if not _left(deadline):
                     raise _gave_up(engine, patience) from error
             time.sleep(min(random.uniform(*_RETRY_PAUSE), _left(deadline)))
+
+
+def _build_ahead(engine: Engine, patience: float) -> None:
+    """What takes long on large tables, before anybody has to wait for us."""
+    before = current(engine)
+    if before is not None and before in _revisions():
+        ahead.build(engine, before, patience)
 
 
 def _left(deadline: float) -> float:

@@ -24,6 +24,7 @@ _GUARDED_TABLES = "holdfast_retired_histories, holdfast_jobs, holdfast_events"
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _DEADLOCK_DETECTED = "40P01"
+_QUERY_CANCELED = "57014"  # our own patience with an index build has run out
 
 # Whoever holds a lock on one of our tables, or the upgrades' own lock; longest transaction first. What a role
 # may not see of another's session is null.
@@ -104,7 +105,7 @@ def is_contention(error: DBAPIError) -> bool:
         # The lower byte is the error, the rest its variety; errors of the module itself have no code.
         code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
         return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-    return sqlstate(error) in (_LOCK_NOT_AVAILABLE, _DEADLOCK_DETECTED)
+    return sqlstate(error) in (_LOCK_NOT_AVAILABLE, _DEADLOCK_DETECTED, _QUERY_CANCELED)
 
 
 def is_outage(error: DBAPIError) -> bool:

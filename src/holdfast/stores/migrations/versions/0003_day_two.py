@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from holdfast.domain.errors import ConfigurationError
+from holdfast.stores.migrations import ahead
 from holdfast.stores.types import JobId, Json, Time, store_now
 
 revision = "0003"
@@ -31,32 +32,15 @@ def downgrade() -> None:
 
 
 def create_indexes() -> None:
-    for statement in INDEXES[op.get_bind().dialect.name].values():
-        op.execute(sa.text(statement))
-
-
-# Written out as SQL: they are built ahead, concurrently, where that is possible.
-INDEXES = {
-    "postgresql": {
-        "holdfast_jobs_finished": (
-            "CREATE INDEX IF NOT EXISTS holdfast_jobs_finished ON holdfast_jobs (queue, state, finished_at)"
-            f" WHERE {_TERMINAL}"
-        ),
-        "holdfast_events_pruned": (
-            "CREATE INDEX IF NOT EXISTS holdfast_events_pruned ON holdfast_events"
-            " ((coalesce(detail ->> 'queue', '')), from_state, at, job_id) WHERE event = 'pruned'"
-        ),
-    },
-    "sqlite": {
-        "holdfast_jobs_finished": (
-            f"CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (queue, state, finished_at) WHERE {_TERMINAL}"
-        ),
-        "holdfast_events_pruned": (
-            "CREATE INDEX holdfast_events_pruned ON holdfast_events"
-            " (coalesce(json_extract(detail, '$.queue'), ''), from_state, at, job_id) WHERE event = 'pruned'"
-        ),
-    },
-}
+    connection = op.get_bind()
+    if connection.dialect.name == "postgresql":
+        ahead.create(connection, revision)
+        return
+    op.execute(f"CREATE INDEX holdfast_jobs_finished ON holdfast_jobs (queue, state, finished_at) WHERE {_TERMINAL}")
+    op.execute(
+        "CREATE INDEX holdfast_events_pruned ON holdfast_events"
+        " (coalesce(json_extract(detail, '$.queue'), ''), from_state, at, job_id) WHERE event = 'pruned'"
+    )
 
 
 def create_artifacts() -> None:

@@ -1,0 +1,83 @@
+"""Indexes that are built before the upgrade's transaction, while everybody goes on working.
+
+On a large table an index takes long to build, and inside the transaction of an upgrade everybody would wait for it.
+Postgres can build one beside the work (`CONCURRENTLY`), but in no transaction; so this comes first. It is a saving and
+never a condition: a step of a migration makes every index that is not there, or is not valid, itself. An index that
+somebody was killed over stays behind as invalid, and is taken away here by whoever comes next.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine
+
+# By the revision that brings them, on Postgres: name, table, and the rest of the statement.
+INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "0003": (
+        (
+            "holdfast_jobs_finished",
+            "holdfast_jobs",
+            "(queue, state, finished_at) WHERE state IN ('succeeded', 'failed', 'cancelled')",
+        ),
+        (
+            "holdfast_events_pruned",
+            "holdfast_events",
+            "((coalesce(detail ->> 'queue', '')), from_state, at, job_id) WHERE event = 'pruned'",
+        ),
+    ),
+}
+
+_BROKEN = """
+SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+WHERE relname = :name AND pg_table_is_visible(pg_class.oid) AND NOT indisvalid
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index progress WHERE progress.index_relid = indexrelid)"""
+
+
+def build(engine: Engine, after: str, patience: float) -> None:
+    """Build what the revisions after this one will want. Raises the database's error when it took too long."""
+    wanted = [index for revision, indexes in sorted(INDEXES.items()) if revision > after for index in indexes]
+    if engine.dialect.name != "postgresql" or not wanted:
+        return
+    with engine.connect() as connection:
+        connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+        for name, table, definition in wanted:
+            with _unhurried(connection), _cancelled_after(connection, patience):
+                if connection.scalar(sa.text(_BROKEN), {"name": name}):
+                    connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+                connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}")
+
+
+def create(connection: Connection, revision: str) -> None:
+    """Inside the upgrade's transaction: what was not built ahead, or not to its end."""
+    for name, table, definition in INDEXES[revision]:
+        if connection.scalar(sa.text(_BROKEN), {"name": name}):
+            connection.exec_driver_sql(f"DROP INDEX {name}")
+        connection.exec_driver_sql(f"CREATE INDEX IF NOT EXISTS {name} ON {table} {definition}")
+
+
+@contextmanager
+def _unhurried(connection: Connection) -> Iterator[None]:
+    """A limit meant for the application's queries must not cut off an index build."""
+    connection.exec_driver_sql("SET statement_timeout = 0")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql("RESET statement_timeout")
+
+
+@contextmanager
+def _cancelled_after(connection: Connection, seconds: float) -> Iterator[None]:
+    """The build waits for every transaction that is older than it, and one of them may have been forgotten."""
+    driver: Any = connection.connection.driver_connection
+    timer = threading.Timer(seconds, driver.cancel_safe)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,8 +1,9 @@
-"""Upgrades that are killed, one at each step: ``python -m tests.migration.dying URL``.
+"""Upgrades that are killed, one at each step: ``python -m tests.migration.dying URL [FIRST STRIDE]``.
 
 Every upgrade runs in a process of its own that kills itself with SIGKILL just before its first, second, third...
-statement, and at last before its commit. After each death this prints "killed" and waits for a line, so that the
-test can look at the database. When an upgrade got to its end alive, it prints "finished".
+statement, and at last before its commit; with a stride, only before its FIRST, FIRST + STRIDE... one. After each death
+this prints "killed" and waits for a line, so that the test can look at the database. When an upgrade got to its end
+alive, it prints "finished".
 """
 
 import importlib
@@ -17,11 +18,11 @@ from holdfast.stores.upgrade import upgrade
 from tests.migration.databases import open_engine
 
 
-def main(url: str) -> None:
+def main(url: str, first: str = "1", stride: str = "1") -> None:
     # What is imported here, the many processes need not import again.
     importlib.import_module("alembic.command")
     open_engine(url)
-    for fatal_step in itertools.count(1):
+    for fatal_step in itertools.count(int(first), int(stride)):
         if ended_alive(url, fatal_step):
             print("finished", flush=True)
             return
@@ -56,4 +57,4 @@ def upgrade_until(url: str, fatal_step: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

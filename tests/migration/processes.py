@@ -30,8 +30,8 @@ class Process:
 
 
 @contextmanager
-def running(module: str, url: str) -> Iterator[Process]:
-    command = [sys.executable, "-m", f"tests.migration.{module}", url]
+def running(module: str, url: str, *arguments: object) -> Iterator[Process]:
+    command = [sys.executable, "-m", f"tests.migration.{module}", url, *map(str, arguments)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as popen:
         try:
             yield Process(popen)

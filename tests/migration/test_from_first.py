@@ -10,7 +10,7 @@ from holdfast.stores.migrations import ahead
 from holdfast.stores.upgrade import check, current, head, upgrade
 from tests.migration.databases import contents, execute
 from tests.migration.processes import running
-from tests.migration.test_interruption import deaths_that_leave
+from tests.migration.test_interruption import deaths_that_leave, killed
 
 DATA = (
     "INSERT INTO holdfast_jobs (task, payload) VALUES ('first', '{\"a\": 1}')",
@@ -48,10 +48,11 @@ def test_everything_is_kept(old: Engine) -> None:
     assert execute(old, "SELECT count(*) FROM holdfast_events") == [(len(before) - 3 + 1,)]
 
 
-def test_killed_at_each_step_it_stays_the_first(old: Engine, database_url: str) -> None:
+@killed
+def test_killed_at_each_step_it_stays_the_first(old: Engine, database_url: str, first: int, stride: int) -> None:
     before = execute(old, *KEPT)
-    with running("dying", database_url) as process:
-        assert deaths_that_leave(old, process, contents(old), ignore=BUILT_AHEAD) > 20
+    with running("dying", database_url, first, stride) as process:
+        assert deaths_that_leave(old, process, contents(old), ignore=BUILT_AHEAD) > 20 // stride
     assert current(old) == head()
     check(old)
     assert execute(old, *KEPT) == before

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+import pytest
 from sqlalchemy import Engine
 
 from holdfast.stores.upgrade import check, current, head, upgrade
@@ -10,6 +11,11 @@ from tests.migration.processes import Process, running
 from tests.servers.waiting import wait_until
 
 _OF_INDEXES = ("index", "relation")
+
+killed = pytest.mark.parametrize(
+    ("first", "stride"),
+    [pytest.param(3, 7, id="at some steps"), pytest.param(1, 1, id="at each step", marks=pytest.mark.long)],
+)
 
 
 def deaths_that_leave(engine: Engine, process: Process, before: Contents, ignore: Collection[str] = ()) -> int:
@@ -25,19 +31,21 @@ def deaths_that_leave(engine: Engine, process: Process, before: Contents, ignore
     return deaths
 
 
-def test_first_upgrade_killed_at_each_step(engine: Engine, database_url: str) -> None:
-    with running("dying", database_url) as process:
-        assert deaths_that_leave(engine, process, before=[]) > 40
+@killed
+def test_first_upgrade_killed_at_each_step(engine: Engine, database_url: str, first: int, stride: int) -> None:
+    with running("dying", database_url, first, stride) as process:
+        assert deaths_that_leave(engine, process, before=[]) > 40 // stride
     check(engine)
 
 
-def test_change_of_guards_killed_at_each_step(engine: Engine, database_url: str) -> None:
+@killed
+def test_change_of_guards_killed_at_each_step(engine: Engine, database_url: str, first: int, stride: int) -> None:
     upgrade(engine)
     complete = contents(engine)
     outdate_guards(engine)
     drop_a_trigger(engine)
-    with running("dying", database_url) as process:
-        assert deaths_that_leave(engine, process, before=contents(engine)) > 20
+    with running("dying", database_url, first, stride) as process:
+        assert deaths_that_leave(engine, process, before=contents(engine)) > 20 // stride
     check(engine)
     assert contents(engine) == complete
 

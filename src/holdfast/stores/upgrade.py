@@ -39,7 +39,12 @@ _READ_ONLY_TRANSACTION = "25006"
 _one_migration = threading.Lock()
 
 _TABLES_EXIST = {
-    "postgresql": (f"SELECT to_regclass('{VERSION_TABLE}') IS NOT NULL AND to_regclass('holdfast_meta') IS NOT NULL"),
+    # Not by to_regclass: a session that once found no such table may remember that, even after it waited for the lock
+    # under which another one made it.
+    "postgresql": (
+        f"SELECT count(*) = 2 FROM pg_class WHERE relname IN ('{VERSION_TABLE}', 'holdfast_meta')"
+        " AND relkind IN ('r', 'p') AND pg_table_is_visible(oid)"
+    ),
     "sqlite": (
         f"SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN ('{VERSION_TABLE}', 'holdfast_meta')"
     ),

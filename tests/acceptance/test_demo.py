@@ -15,12 +15,15 @@ from tests.servers.waiting import wait_until
 EXPECTED = {"succeeded": 99, "failed": 1, "cancelled": 1}
 
 
-def test_it_shows_everything_in_words(holdfast: CommandLine) -> None:
+def test_it_shows_everything_in_words_and_touches_no_job_but_its_own(holdfast: CommandLine, here: InProcess) -> None:
+    mine = here("enqueue", "demo.square", '{"mine": true}').succeeded().out.strip()
+
     done = holdfast("demo").succeeded()
 
     for part in ("100 jobs stored in one call", "cancels", "zombie", "lease_lost", "0 violations", "as promised"):
         assert part in done.out
     assert "store: " in done.err
+    assert here("jobs", "show", mine, "--json").succeeded().document["seq"] == 1
 
 
 def test_its_summary_is_one_document(tmp_path: Path, empty_database: str) -> None:
@@ -52,14 +55,6 @@ def test_with_no_database_named_it_leaves_nothing_behind_and_lets_the_configured
     wait_until(lambda: not _started_below(scratch), what="its workers have ended")
 
     assert not (bare.folder / "precious.db").exists()
-
-
-def test_it_touches_no_job_but_its_own(here: InProcess) -> None:
-    mine = here("enqueue", "demo.square", '{"mine": true}').succeeded().out.strip()
-
-    here("demo").succeeded()
-
-    assert here("jobs", "show", mine, "--json").succeeded().document["seq"] == 1
 
 
 def test_an_interrupt_ends_it_quietly(bare: CommandLine) -> None:

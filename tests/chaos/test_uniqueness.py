@@ -112,7 +112,7 @@ def enqueue_in_bulk(number: int, url: str, chunk: int, rounds: int) -> list[Enqu
 
 @pytest.mark.parametrize("chunk", [enqueueing.CHUNK, 20], ids=["one statement", "several statements"])
 def test_batches_of_the_same_keys_in_many_orders(chunk: int, store_url: str, crew: Crew) -> None:
-    told = [answer for answers in crew.run(enqueue_in_bulk, store_url, chunk, 8) for answer in answers]
+    told = [answer for answers in crew.run(enqueue_in_bulk, store_url, chunk, 5) for answer in answers]
     assert deadlocks(store_url) == 0
     stored = {row[0] for row in query(store_url, "SELECT CAST(id AS text) FROM holdfast_jobs")}
     assert sorted(answer.id for answer in told if answer.created) == sorted(stored)
@@ -124,7 +124,7 @@ def requeue_and_enqueue(number: int, url: str, dead: list[str]) -> int:
     """Half of the crew brings dead jobs back, the other half enqueues their keys."""
     chance = random.Random(number)
     with opened(url) as store:
-        for _ in range(8):
+        for _ in range(5):
             if number % 2:
                 store.enqueue_many([unique(f"key-{n:03}") for n in chance.sample(range(KEYS), KEYS)])
             else:

@@ -11,6 +11,8 @@ one order; so a batch of our own that has to try again gives its keys back first
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -29,6 +31,9 @@ from holdfast.stores.types import to_text
 COPY_FROM = 20  # below this a single INSERT is faster than setting up a COPY
 CHUNK = 5_000
 TRIES = 8
+# In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
+OWN_TRIES = 20
+LONGEST_PAUSE_SECONDS = 0.1
 
 
 def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -40,7 +45,8 @@ def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
     if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
         with database.transaction() as transaction:
             return _copy(transaction, jobs)
-    for _ in range(TRIES):
+    for tried in range(OWN_TRIES):
+        time.sleep(random.uniform(0, min(0.001 * 2**tried, LONGEST_PAUSE_SECONDS)) if tried else 0)
         with suppress(_KeyChangedHands), database.transaction() as transaction:
             return _insert(transaction, jobs, tries=1)
     raise StoreUnavailable("a unique key changed hands on every try; enqueue again")

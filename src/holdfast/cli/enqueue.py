@@ -17,17 +17,6 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import NewJob
 from holdfast.domain.manifest import TaskInfo
 
-ANNOUNCED = (
-    "queue",
-    "priority",
-    "max_attempts",
-    "max_crashes",
-    "retry",
-    "timeout_seconds",
-    "lease_seconds",
-    "source",
-)
-
 
 def enqueue(
     context: typer.Context,
@@ -74,11 +63,8 @@ def enqueue(
 
 
 def defaults(task: TaskInfo | None) -> dict[str, Any]:
-    """What the task's author named, as options of a job; a newer worker may have announced more than we know."""
-    if task is None:
-        return {}
-    known = {name: value for name, value in task.defaults.items() if name in ANNOUNCED}
-    return {**known, "version": task.version}
+    """What the task's author named, as options of a job."""
+    return {} if task is None else task.job_options()
 
 
 def read_payload(argument: str) -> dict[str, Any]:

@@ -18,6 +18,19 @@ class OnLostLease(StrEnum):
     CONTINUE = "continue"
 
 
+# What is announced of a task's options; a newer worker may have announced more than we know.
+ANNOUNCED = (
+    "queue",
+    "priority",
+    "max_attempts",
+    "max_crashes",
+    "retry",
+    "timeout_seconds",
+    "lease_seconds",
+    "source",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
     """One task. `defaults` are options of `NewJob` (queue, priority, max_attempts, max_crashes, retry as JSON,
@@ -28,6 +41,10 @@ class TaskInfo:
     kind: Kind = Kind.SYNC
     on_lost_lease: OnLostLease = OnLostLease.KILL
     defaults: dict[str, Any] = field(default_factory=dict)
+
+    def job_options(self) -> dict[str, Any]:
+        """For whoever enqueues without the task's code at hand."""
+        return {**{name: self.defaults[name] for name in ANNOUNCED if name in self.defaults}, "version": self.version}
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -9,25 +9,44 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import FrameType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.manifest import Kind
 from holdfast.domain.names import check_name
+from holdfast.domain.schedule import DEFAULT_GRACE_SECONDS, Misfire
 from holdfast.tasks.command import EXIT_PERMANENT, MAX_OUTPUT_BYTES, Command
 from holdfast.tasks.context import Context
 from holdfast.tasks.definition import define_command, define_function
-from holdfast.tasks.options import CommandOptions, TaskOptions, command_options, task_options
-from holdfast.tasks.task import AnyFunction, AnyTask, AsyncTask, CommandTask, FunctionTask
+from holdfast.tasks.options import CommandOptions, Duration, TaskOptions, command_options, task_options
+from holdfast.tasks.scheduled import Scheduled, Times
+from holdfast.tasks.task import AnyFunction, AnyTask, AsyncTask, CommandTask, FunctionTask, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", bound=AnyTask)
 
 
 class TaskDecorator(Protocol):
     """A function becomes a task. A `Context` in the first place is handed in, so it is no argument of `enqueue`."""
 
     # A coroutine is an R like any other, hence the overlap; the first form that fits counts, and that is what is meant.
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> FunctionTask[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTask[P, R]: ...
+
+
+class ScheduleDecorator(Protocol):
+    """A task stays what it is; a function becomes a task first."""
+
+    @overload
+    def __call__(self, task: T, /) -> T: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
     @overload
@@ -60,6 +79,36 @@ class Registrar(ABC):
             return self._function(function, name, checked)
         return lambda decorated: self._function(decorated, name, checked)
 
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every: Duration | None = None,
+        timezone: str = "UTC",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        misfire: Misfire | str = Misfire.ONCE,
+        misfire_limit: int | None = None,
+        misfire_grace: Duration = DEFAULT_GRACE_SECONDS,
+        tick: str | None = None,
+    ) -> ScheduleDecorator:
+        """Run a task by itself, above `@app.task`: `@app.schedule("0 9 * * mon-fri", timezone="Europe/Berlin")`, or
+        `@app.schedule(every="10m")`. `tick` names the parameter that is given the planned instant."""
+        if cron is not None and not isinstance(cron, str):
+            raise InvalidInput("cron", "must be text: say when the task runs, as in @app.schedule('0 9 * * *')")
+        if name is not None:
+            check_name(name, "name")
+        times = Times(cron, every, timezone, tuple(args), kwargs, misfire, misfire_limit, misfire_grace, tick)
+        place = _place_of(sys._getframe(1))
+
+        def decorate(given: Any) -> Any:
+            task = given if isinstance(given, Task) else self._function(given, None, {})
+            self._register_schedule(Scheduled(task, times, place), name)
+            return task
+
+        return decorate
+
     def command(
         self,
         name: str,
@@ -80,8 +129,7 @@ class Registrar(ABC):
             permanent_exit_codes=permanent_exit_codes,
             max_output_bytes=max_output_bytes,
         )
-        caller = sys._getframe(1)
-        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        place = _place_of(sys._getframe(1))
         task = CommandTask(define_command(name, command, command_options(options), place))
         self._register(task, name, task.definition.options)
         return task
@@ -107,6 +155,10 @@ class Registrar(ABC):
     @abstractmethod
     def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None: ...
 
+    @abstractmethod
+    def _register_schedule(self, scheduled: Scheduled, name: str | None) -> None:
+        """Without a name it has that of its task."""
+
 
 class TaskGroup(Registrar):
     """`TaskGroup("billing", queue="billing")`: its tasks are called billing.…; `app.include(group)` brings them in."""
@@ -116,6 +168,7 @@ class TaskGroup(Registrar):
         self._defaults = task_options(defaults)
         self._parent: Registrar | None = None
         self._entries: list[tuple[AnyTask, str, Mapping[str, Any]]] = []
+        self._schedules: list[tuple[Scheduled, str | None]] = []
 
     def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None:
         full_name = check_name(f"{self.name}.{name}", "name")
@@ -124,6 +177,12 @@ class TaskGroup(Registrar):
         self._entries.append((task, full_name, all_options))
         if self._parent is not None:
             self._parent._register(task, full_name, all_options)
+
+    def _register_schedule(self, scheduled: Scheduled, name: str | None) -> None:
+        full_name = None if name is None else check_name(f"{self.name}.{name}", "name")
+        self._schedules.append((scheduled, full_name))
+        if self._parent is not None:
+            self._parent._register_schedule(scheduled, full_name)
 
     def _join(self, parent: Registrar) -> None:
         if self._parent is not None:
@@ -136,6 +195,8 @@ class TaskGroup(Registrar):
         self._parent = parent
         for entry in self._entries:
             parent._register(*entry)
+        for scheduled, name in self._schedules:
+            parent._register_schedule(scheduled, name)
 
 
 class Registry(Registrar):
@@ -143,6 +204,7 @@ class Registry(Registrar):
 
     def __init__(self) -> None:
         self._tasks: dict[str, AnyTask] = {}
+        self._scheduled: dict[str, Scheduled] = {}
 
     def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None:
         known = self._tasks.get(name)
@@ -153,3 +215,22 @@ class Registry(Registrar):
             )
         task.definition.rename(name, options)
         self._tasks[name] = task
+
+    def _register_schedule(self, scheduled: Scheduled, name: str | None) -> None:
+        task = scheduled.task
+        if self._tasks.get(task.name) is None or self._tasks[task.name].definition is not task.definition:
+            raise ConfigurationError(
+                f"schedule at {scheduled.place}: task {task.name} does not belong to this app; schedule it where it is"
+                " registered, or include its group first"
+            )
+        name = name or task.name
+        known = self._scheduled.get(name)
+        if known is not None:
+            raise ConfigurationError(
+                f"two schedules are called {name}: {known.place} and {scheduled.place}; give one of them another name="
+            )
+        self._scheduled[name] = scheduled
+
+
+def _place_of(caller: FrameType) -> str:
+    return f"{caller.f_code.co_filename}:{caller.f_lineno}"

@@ -100,10 +100,19 @@ class Task(Generic[P, R]):
     def _new_job(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> NewJob:
         definition = self.definition
         payload = definition.arguments.dump(arguments, named)
-        options = {**definition.job_defaults, **self._job_options}
+        return NewJob(task=definition.name, payload=payload, **self.resolved_options())
+
+    @property
+    def own_options(self) -> Mapping[str, Any]:
+        """What `using` has named."""
+        return self._options
+
+    def resolved_options(self) -> dict[str, Any]:
+        """Of a new job: what `using`, the task, its groups and the app say, in this order."""
+        options = {**self.definition.job_defaults, **self._job_options}
         if options.get("lease_seconds") is None:
-            options["lease_seconds"] = definition.home.lease_seconds
-        return NewJob(task=definition.name, payload=payload, **options)
+            options["lease_seconds"] = self.definition.home.lease_seconds
+        return options
 
     def _new_jobs(self, items: Iterable[Item]) -> list[NewJob]:
         if isinstance(items, str | bytes | Mapping):

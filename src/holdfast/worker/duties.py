@@ -1,16 +1,27 @@
-"""What any worker does for all of them, now and then: reap, announce its tasks, and keep its row for people to see."""
+"""What any worker does for all of them, now and then: reap, fire schedules, announce its tasks and schedules, and keep
+its row for people to see.
+
+Reaping comes first, and each duty stands for itself: one that fails is told of once and tried again less and less
+often, and the others are done. Only a store that does not answer ends the round: there is nobody to ask the rest of.
+
+Schedules are announced when the worker starts and when its code has changed; the announcements of every minute only say
+that they are still declared. So two releases that run side by side do not take turns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
 
 from holdfast.domain.answers import Status
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.domain.events import Events, Reaping
-from holdfast.domain.job import Claimed
+from holdfast.domain.events import Events, Problem, Reaping, ScheduleFailed, Ticked
+from holdfast.domain.job import DEFAULT_LEASE_SECONDS, Claimed
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
+from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.ports import Store
@@ -20,6 +31,25 @@ from holdfast.worker.retrying import Retrying
 
 ANNOUNCE_EVERY_SECONDS = 60.0
 ROW_EVERY_SECONDS = 20.0
+# Who has schedules looks so often for what others have changed; who has none, for the first one.
+LOOK_EVERY_SECONDS = 5.0
+LOOK_SELDOM_SECONDS = 15.0
+SHORTEST_LOOK_SECONDS = 0.02
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+
+Answer = TypeVar("Answer")
+
+
+class Duty(StrEnum):
+    GIVE_BACK = "give lost claims back"
+    REAP = "reap"
+    ANNOUNCE = "announce tasks"
+    FORGET = "forget workers"
+    KEEP = "keep schedules"
+    DECLARE = "announce schedules"
+    SHOW = "show this worker"
+    FIRE = "fire schedules"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +59,45 @@ class _Round:
     reap: bool
     tasks: tuple[TaskInfo, ...]
     row: WorkerRow | None
+    schedules: tuple[Declaration, ...] | None = None  # declared anew
+    kept: tuple[Declaration, ...] = ()  # declared before, and still
+    fire: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of it."""
+
+    reaped: int = 0
+    fired: Fired | None = None
+    failures: tuple[ScheduleFailure, ...] = field(default=())
+    tried: Mapping[Duty, str | None] = field(default_factory=dict)  # what was wrong with it
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """A duty that failed last time."""
+
+    message: str
+    times: int
+    again_at: float
+
+
+class _Trying:
+    """Does one duty after the other and remembers what was wrong with which."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[Duty, str | None] = {}
+
+    def __call__(self, duty: Duty, do: Callable[[], Answer]) -> Answer | None:
+        self.outcomes[duty] = None
+        try:
+            return do()
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # whatever is wrong with this one must not keep the others from being done
+            self.outcomes[duty] = f"{type(error).__name__}: {error}"
+            return None
 
 
 class Duties:
@@ -42,6 +111,8 @@ class Duties:
         tasks: Callable[[], list[TaskInfo]],
         row: Callable[[], WorkerRow],
         retrying: Retrying,
+        declared: Callable[[], list[Declaration]] = list,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -50,9 +121,15 @@ class Duties:
         self._tasks = tasks
         self._row = row
         self._retrying = retrying
-        self._reap_at = self._announce_at = self._row_at = 0.0
+        self._declared = declared
+        self._lease_seconds = lease_seconds
+        self._reap_at = self._announce_at = self._row_at = self._fire_at = 0.0
         self._announced: list[TaskInfo] = []
-        self._desk: Desk[_Round, int] = Desk("duties", self._serve, ring)
+        self._announced_schedules: list[Declaration] | None = None
+        self._announcing = False
+        self._troubles: dict[Duty, _Trouble] = {}
+        self._failures: dict[str, str] = {}
+        self._desk: Desk[_Round, _Done] = Desk("duties", self._serve, ring)
         self._lost: dict[str, Claimed] = {}  # the desk's own: given back once the store has taken them
         self.error: Exception | None = None
 
@@ -61,8 +138,11 @@ class Duties:
         return self._desk.busy
 
     def due(self, now: float) -> bool:
-        changed = self._tasks() != self._announced
-        return changed or now >= min(self._reap_at, self._announce_at, self._row_at)
+        return self._tasks() != self._announced or self._is_to_declare(now) or now >= self._next_at
+
+    def _is_to_declare(self, now: float) -> bool:
+        trouble = self._troubles.get(Duty.DECLARE)
+        return self._declared() != self._announced_schedules and (trouble is None or now >= trouble.again_at)
 
     def step(self, now: float) -> None:
         """Take the answer of the last round; begin another if one is due."""
@@ -70,14 +150,63 @@ class Duties:
         if isinstance(answer, Refusal):
             # What is wrong with a duty alone is told, and must not keep the worker from its jobs.
             self.error = answer.error if isinstance(answer.error, StoreUnavailable) else None
-            self._reap_at = self._announce_at = self._row_at = self._retrying.failed(now, answer.error)
+            self._reap_at = self._announce_at = self._row_at = self._fire_at = self._retrying.failed(now, answer.error)
+            if self._announcing:  # and not otherwise: a newer release may have announced its own since
+                self._announced_schedules = None
         elif answer is not None:
             self.error = None
             self._retrying.worked(now)
-            if answer:
-                self._events.emit(Reaping(answer))
+            self._done(answer, now)
         if not self._desk.busy and now >= self._retrying.not_before and self.due(now):
             self._desk.ask(self._round(now))
+
+    def _done(self, done: _Done, now: float) -> None:
+        if done.reaped:
+            self._events.emit(Reaping(done.reaped))
+        self._tell_failures(done)
+        for duty, message in done.tried.items():
+            self._note(duty, message, now)
+        if done.fired is None:
+            return
+        for tick in done.fired.ticks:
+            late = (tick.fired_at - tick.planned_at).total_seconds()
+            self._events.emit(Ticked(tick.schedule, str(tick.outcome), tick.job_id, late))
+        seconds = done.fired.seconds_to_next
+        wait = LOOK_SELDOM_SECONDS if seconds is None else min(seconds, LOOK_EVERY_SECONDS)
+        self._fire_at = now + max(wait, SHORTEST_LOOK_SECONDS)
+
+    def _note(self, duty: Duty, message: str | None, now: float) -> None:
+        """Told once for each reason, then tried again after a wait that doubles."""
+        before = self._troubles.pop(duty, None)
+        if message is None:
+            return
+        times = 0 if before is None else before.times + 1
+        again_at = now + min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(times, 10))
+        self._troubles[duty] = _Trouble(message, times, again_at)
+        if before is None or before.message != message:
+            self._events.emit(Problem(f"a worker's duty to {duty}", message))
+        match duty:
+            case Duty.REAP:
+                self._reap_at = again_at
+            case Duty.ANNOUNCE:
+                self._announce_at = again_at
+            case Duty.DECLARE:
+                self._announced_schedules = None
+            case Duty.SHOW:
+                self._row_at = again_at
+            case Duty.FIRE:
+                self._fire_at = again_at
+            case Duty.GIVE_BACK | Duty.KEEP | Duty.FORGET:
+                pass  # come with every round, or with the next announcement
+
+    def _tell_failures(self, done: _Done) -> None:
+        """Once: a schedule that cannot fire is found again at every look."""
+        fired = () if done.fired is None else done.fired.failures
+        found = {failure.schedule: failure.message for failure in (*done.failures, *fired)}
+        for schedule, message in found.items():
+            if self._failures.get(schedule) != message:
+                self._events.emit(ScheduleFailed(schedule, message))
+        self._failures = found if done.fired is not None else self._failures | found
 
     def _round(self, now: float) -> _Round:
         reap = now >= self._reap_at
@@ -88,22 +217,39 @@ class Duties:
             self._announced = self._tasks()
             tasks = tuple(self._announced)
             self._announce_at = now + ANNOUNCE_EVERY_SECONDS
+        schedules: tuple[Declaration, ...] | None = None
+        kept = tuple(self._announced_schedules or ()) if tasks else ()
+        self._announcing = self._is_to_declare(now)
+        if self._announcing:
+            self._announced_schedules = self._declared()
+            schedules, kept = tuple(self._announced_schedules), ()
         row = None
         if now >= self._row_at:
             row = self._row()
             self._row_at = now + ROW_EVERY_SECONDS
-        return _Round(reap, tasks, row)
+        return _Round(reap, tasks, row, schedules, kept, fire=self._announcing or now >= self._fire_at)
 
-    def _serve(self, round_: _Round) -> int:
+    def _serve(self, round_: _Round) -> _Done:
         store = self._store()
-        self._give_back(store)
+        row, schedules = round_.row, round_.schedules
+        trying = _Trying()
+        trying(Duty.GIVE_BACK, lambda: self._give_back(store))
+        reaped = trying(Duty.REAP, lambda: self._reap(store)) if round_.reap else None
         if round_.tasks:
-            store.announce(round_.tasks)
-            store.forget_workers()
-        if round_.row is not None:
-            store.keep_worker(round_.row)
-        if not round_.reap:
-            return 0
+            trying(Duty.ANNOUNCE, lambda: store.announce(round_.tasks))
+            trying(Duty.FORGET, store.forget_workers)
+        if round_.kept:
+            trying(Duty.KEEP, lambda: store.keep_schedules(round_.kept))
+        failures = None if schedules is None else trying(Duty.DECLARE, lambda: store.announce_schedules(schedules))
+        if row is not None:
+            trying(Duty.SHOW, lambda: store.keep_worker(row))
+        fired = trying(Duty.FIRE, lambda: self._fire(store)) if round_.fire else None
+        return _Done(reaped or 0, fired, failures or (), trying.outcomes)
+
+    def _fire(self, store: Store) -> Fired:
+        return store.fire_schedules(self._worker, lease_seconds=self._lease_seconds)
+
+    def _reap(self, store: Store) -> int:
         timing = self._timing()
         reaped = store.reap(
             self._worker, period=timing.reap_period, lease_seconds=timing.lease, heartbeat_seconds=timing.heartbeat
@@ -123,7 +269,13 @@ class Duties:
     def wake_at(self) -> float:
         if self._desk.busy:
             return NEVER
-        return max(self._retrying.not_before, min(self._reap_at, self._announce_at, self._row_at))
+        return max(self._retrying.not_before, self._next_at)
+
+    @property
+    def _next_at(self) -> float:
+        declaring = self._troubles.get(Duty.DECLARE)
+        declare_at = NEVER if declaring is None else declaring.again_at
+        return min(self._reap_at, self._announce_at, self._row_at, self._fire_at, declare_at)
 
     def run_soon(self) -> None:
         """Something went wrong with the store: look after what may have been lost."""

@@ -1,4 +1,8 @@
-"""A fresh store for every test, once on each database."""
+"""A fresh store for every test, once on each database.
+
+With `--through-pgbouncer` it is on Postgres only, and everything but the test's own hand and clock goes through a
+pooler in transaction mode.
+"""
 
 import shutil
 import uuid
@@ -6,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, make_url
 
 from holdfast.maintenance.verify import verify
 from holdfast.stores.guards.postgres import FOUNDATION
@@ -17,7 +21,31 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
 from tests.contract.ground import DIALECTS, ByHand, Clock, HostClock, ServerClock
+from tests.servers.pgbouncer import PgbouncerEndpoint
 from tests.servers.postgres import PostgresEndpoint
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--through-pgbouncer"):
+        return
+    left_out = [item for item in items if _is_on_sqlite(item)]
+    items[:] = [item for item in items if not _is_on_sqlite(item)]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _is_on_sqlite(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and (
+        hasattr(item, "callspec") and item.callspec.params.get("database_url") == "sqlite"
+    )
+
+
+@pytest.fixture(scope="session")
+def pooler(request: pytest.FixtureRequest) -> PgbouncerEndpoint | None:
+    if not request.config.getoption("--through-pgbouncer"):
+        return None
+    pooler = request.getfixturevalue("pgbouncer")
+    assert isinstance(pooler, PgbouncerEndpoint)
+    return pooler
 
 
 @pytest.fixture(scope="session")
@@ -31,14 +59,15 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def migrated_database(postgres_server: PostgresEndpoint) -> Iterator[str]:
+def migrated_database(postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoint | None) -> Iterator[str]:
     """Of this worker, for one test after the other: to empty it takes a fifth of the time of making another."""
     name = f"contract_{uuid.uuid4().hex}"
     postgres_server.create_database(name)
-    database = open_postgres(postgres_server.url(name))
+    url = postgres_server.url(name)
+    database = open_postgres(pooler.through(url) if pooler else url)
     upgrade(database.engine)
     database.close()
-    yield postgres_server.url(name)
+    yield url
     postgres_server.drop_database(name)
 
 
@@ -55,6 +84,7 @@ def make_empty(url: str) -> None:
         for table in ("holdfast_jobs", "holdfast_events"):  # whose guards would refuse it
             connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
         connection.exec_driver_sql(f"TRUNCATE {tables}")
+        connection.exec_driver_sql("DELETE FROM holdfast_meta WHERE key = 'histories_retired'")
         for table in ("holdfast_jobs", "holdfast_events"):
             connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE TRIGGER USER")
         for function in FOUNDATION:
@@ -62,18 +92,28 @@ def make_empty(url: str) -> None:
 
 
 @pytest.fixture(params=DIALECTS)
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path, pooler: PgbouncerEndpoint | None) -> str:
     if request.param == "sqlite":
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "holdfast.db")
         return f"sqlite:///{tmp_path / 'holdfast.db'}"
     url: str = request.getfixturevalue("migrated_database")
+    if pooler is None:
+        make_empty(url)
+        return url
+    pooler.cut(make_url(url).database or "")
     make_empty(url)
-    return url
+    return pooler.through(url)
 
 
 @pytest.fixture
-def running_clock(database_url: str) -> Iterator[Clock]:
-    clock: Clock = HostClock() if database_url.startswith("sqlite") else ServerClock(database_url)
+def direct_url(request: pytest.FixtureRequest, database_url: str, pooler: PgbouncerEndpoint | None) -> str:
+    """Past the pooler, if there is one."""
+    return database_url if pooler is None else str(request.getfixturevalue("migrated_database"))
+
+
+@pytest.fixture
+def running_clock(direct_url: str) -> Iterator[Clock]:
+    clock: Clock = HostClock() if direct_url.startswith("sqlite") else ServerClock(direct_url)
     yield clock
     clock.close()
 
@@ -111,7 +151,7 @@ def store(open_again: Callable[[], SqlStore]) -> Iterator[SqlStore]:
 
 
 @pytest.fixture
-def by_hand(database_url: str) -> Iterator[ByHand]:
-    by_hand = ByHand(database_url)
+def by_hand(direct_url: str) -> Iterator[ByHand]:
+    by_hand = ByHand(direct_url)
     yield by_hand
     by_hand.engine.dispose()

@@ -32,13 +32,19 @@ def verify(context: typer.Context, json: Json = False) -> None:
 
 def check(store: SqlStore, on_progress: Progress | None = None) -> Verdict:
     from holdfast.maintenance.verify import verify as verify_histories
-    from holdfast.wiring import histories
+    from holdfast.wiring import histories, references
 
-    return verify_histories(histories(store), on_progress)
+    return verify_histories(histories(store), on_progress, references=references(store))
 
 
 def print_verdict(verdict: Verdict) -> None:
     read = f"{verdict.jobs:,} jobs, {verdict.events:,} events"
+    if verdict.retired is not None:
+        retired = verdict.retired
+        output.line(
+            f"Retired so far: the histories of {retired.jobs:,} jobs ({retired.events:,} events),"
+            f" pruned up to {output.iso(retired.through)}."
+        )
     if verdict.ok:
         output.line(f"In order: {read}, no violation.")
         return

@@ -43,6 +43,7 @@ class HistoryRule(StrEnum):
     FINISHED_AT = "finished_at"
     RUNNING_WITHOUT_LEASE = "running_without_lease"
     LEASE_WITHOUT_RUNNING = "lease_without_running"
+    VANISHED = "vanished"
 
 
 SENTENCES: dict[HistoryRule, str] = {
@@ -65,6 +66,10 @@ SENTENCES: dict[HistoryRule, str] = {
     HistoryRule.FINISHED_AT: "A job has a `finished_at` if and only if it has ended.",
     HistoryRule.RUNNING_WITHOUT_LEASE: "A running job has a lease token and an expiry.",
     HistoryRule.LEASE_WITHOUT_RUNNING: "A job that is not running has no token, no expiry and no owner.",
+    HistoryRule.VANISHED: (
+        "A job that a schedule's tick or an artifact speaks of has a row or a history, unless what speaks of it is as"
+        " old as what retention has retired."
+    ),
 }
 
 
@@ -114,6 +119,24 @@ class History(NamedTuple):
     job_id: str
     row: RowFacts | None
     events: Iterable[EventFacts]
+
+
+class Reference(NamedTuple):
+    """Something speaks of a job that has neither a row nor a history."""
+
+    job_id: str
+    at: str  # when it was written: then the job was there
+    by: str
+
+
+def judge_reference(reference: Reference, retired_through: str | None) -> Violation | None:
+    """`retired_through` is when the youngest of all retired jobs was pruned, read after the job was found missing. What
+    was written later speaks of a job that was pruned later still, if it was; so nobody has retired its history."""
+    if retired_through is not None and reference.at <= retired_through:
+        return None
+    until = "no history was ever retired" if retired_through is None else f"histories are retired to {retired_through}"
+    detail = f"{reference.by} speaks of it at {reference.at}, it has no row and no history, and {until}"
+    return Violation(reference.job_id, HistoryRule.VANISHED, detail)
 
 
 _EVENTS = frozenset(str(event) for event in Event)

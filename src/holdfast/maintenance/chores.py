@@ -16,3 +16,6 @@ class Chore:
     name: str  # its row in holdfast_duties
     period_seconds: float
     steps: Callable[[], Iterator[int]]
+    # False: every process looks for itself, and asks for no turn. For what costs nothing while there is nothing to do,
+    # and has an exclusion of its own.
+    by_turns: bool = True

@@ -30,13 +30,13 @@ class Checkpointer:
     def after_commit(self, connection: sqlite3.Connection) -> None:
         """Cheap in the usual case: every so many commits one look at a file's size."""
         self._commits += 1
-        if self._commits % LOOK_EVERY_COMMITS == 0 and self._is_large():
+        if self._commits % LOOK_EVERY_COMMITS == 0 and self.is_due():
             self.checkpoint(connection)
 
     def checkpoint(self, connection: sqlite3.Connection) -> bool:
         """True when this process had the lock and the WAL was emptied."""
         with self._exclusive() as mine:
-            if not mine or not self._is_large():
+            if not mine or not self.is_due():
                 return False
             before = connection.execute("PRAGMA busy_timeout").fetchone()[0]
             connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MILLISECONDS}")
@@ -46,7 +46,8 @@ class Checkpointer:
                 connection.execute(f"PRAGMA busy_timeout = {before}")
             return not busy
 
-    def _is_large(self) -> bool:
+    def is_due(self) -> bool:
+        """The WAL is large; one look at a file's size."""
         try:
             return self._wal.stat().st_size > self._threshold
         except FileNotFoundError:

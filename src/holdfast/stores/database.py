@@ -115,6 +115,10 @@ class Database(ABC):
             raise InvalidInput("connection", f"is to {borrowed.dialect}, but this store is on {self.dialect}")
         return borrowed
 
+    def checkpoint(self) -> bool:
+        """Empty a write-ahead log that has grown long; True when that was done. Servers do it by themselves."""
+        return False
+
     def close(self) -> None:
         self.engine.dispose()
 

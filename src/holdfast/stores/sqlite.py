@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.checkpoint import Checkpointer
@@ -71,6 +71,13 @@ class SqliteDatabase(Database):
                 self._checkpointer.after_commit(driver)
 
     statement = transaction
+
+    def checkpoint(self) -> bool:
+        if self._checkpointer is None or not self._checkpointer.is_due():
+            return False
+        with self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            return self._checkpointer.checkpoint(driver)
 
     @contextmanager
     def reading(self) -> Iterator[CursorTransaction]:
@@ -134,6 +141,21 @@ def open_sqlite(
     event.listen(engine, "connect", _prepare)
     # The driver is in autocommit and SQLAlchemy issues no BEGIN: our transactions say IMMEDIATE themselves.
     return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock, patience)
+
+
+def open_sqlite_for_reading(path: Path) -> SqliteDatabase:
+    """On connections that write nothing and change no setting of the file, which must be there.
+
+    Not mode=ro: that would leave the files of the write-ahead log behind, because only a writer may remove them."""
+
+    def connect() -> sqlite3.Connection:
+        file = f"{path.absolute().as_uri()}?mode=rw"
+        connection = sqlite3.connect(file, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    url = URL.create("sqlite", database=str(path))  # for messages: the connections are made above
+    return SqliteDatabase(create_engine(url, creator=connect, poolclass=NullPool), None)
 
 
 def _prepare(connection: Any, _record: Any) -> None:

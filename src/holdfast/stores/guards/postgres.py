@@ -4,6 +4,8 @@ Measured, on Postgres 15: the audit is one statement-level trigger with a single
 guard is a row trigger that is only its WHEN clause (an EXISTS over a second join of the transition tables is quadratic
 in the batch); the completion of hand-typed updates fires only when the state changed and `seq` did not. BEFORE ROW
 triggers run in name order, and each sees what the one before it made of NEW.
+
+Who retires histories, by whatever hand, leaves a trace of how many and up to when in `holdfast_meta`: verify reads it.
 """
 
 from __future__ import annotations
@@ -97,13 +99,27 @@ BEGIN
 END $$""",
     """
 CREATE OR REPLACE FUNCTION holdfast_retire_histories() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  last_event text;
+  job_count bigint;
+  event_count bigint;
 BEGIN
   IF EXISTS (SELECT FROM new_rows r JOIN holdfast_jobs j ON j.id = r.job_id) THEN
     RAISE EXCEPTION USING ERRCODE = 'check_violation',
       MESSAGE = 'holdfast: a history is retired only after its job was pruned';
   END IF;
-  DELETE FROM holdfast_events e USING new_rows r WHERE e.job_id = r.job_id;
+  WITH gone AS (DELETE FROM holdfast_events e USING new_rows r WHERE e.job_id = r.job_id RETURNING e.job_id, e.at)
+  SELECT to_char(max(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), count(DISTINCT job_id), count(*)
+  INTO last_event, job_count, event_count FROM gone;
   DELETE FROM holdfast_retired_histories d USING new_rows r WHERE d.job_id = r.job_id;
+  IF event_count > 0 THEN
+    INSERT INTO holdfast_meta AS m (key, value) VALUES ('histories_retired',
+      json_build_object('through', last_event, 'jobs', job_count, 'events', event_count)::text)
+    ON CONFLICT (key) DO UPDATE SET value = json_build_object(
+      'through', greatest(m.value::json ->> 'through', last_event),
+      'jobs', (m.value::json ->> 'jobs')::bigint + job_count,
+      'events', (m.value::json ->> 'events')::bigint + event_count)::text;
+  END IF;
   RETURN NULL;
 END $$""",
 )

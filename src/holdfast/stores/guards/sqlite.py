@@ -157,6 +157,13 @@ def _triggers() -> dict[str, str]:
   END""",
         "holdfast_retire": """
   AFTER INSERT ON holdfast_retired_histories BEGIN
+    INSERT INTO holdfast_meta (key, value)
+    SELECT 'histories_retired', json_object('through', max(at), 'jobs', 1, 'events', count(*))
+    FROM holdfast_events WHERE job_id = NEW.job_id GROUP BY job_id
+    ON CONFLICT (key) DO UPDATE SET value = json_object(
+      'through', max(json_extract(value, '$.through'), json_extract(excluded.value, '$.through')),
+      'jobs', json_extract(value, '$.jobs') + 1,
+      'events', json_extract(value, '$.events') + json_extract(excluded.value, '$.events'));
     DELETE FROM holdfast_events WHERE job_id = NEW.job_id;
     DELETE FROM holdfast_retired_histories WHERE job_id = NEW.job_id;
   END""",

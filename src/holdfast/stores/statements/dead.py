@@ -1,0 +1,54 @@
+"""The dead letters: failed jobs, by the index `holdfast_jobs_dead`, newest first."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from holdfast.stores.statements.queries import job_columns
+from holdfast.stores.statements.words import Statement, Words
+
+
+def _where(words: Words, filters: tuple[str, ...]) -> str:
+    age = "-CAST(:older_than AS float8)" if words.postgres else "-:older_than"
+    known = {
+        "task": "j.task = :task",
+        "queue": "j.queue = :queue",
+        "after": f"j.id < {'CAST(:after AS uuid)' if words.postgres else ':after'}",
+        "older_than": f"j.finished_at <= {words.after(age, words.fixed_now)}",
+    }
+    return " AND ".join(["j.state = 'failed'", *(known[name] for name in filters)])
+
+
+@cache
+def list_dead(filters: tuple[str, ...]) -> Statement:
+    def build(words: Words) -> str:
+        return f"""
+            SELECT {job_columns(words)} FROM holdfast_jobs j
+            WHERE {_where(words, filters)} ORDER BY j.id DESC LIMIT :limit"""
+
+    return Statement(f"dead.list.{'.'.join(filters)}", build, replan=True)
+
+
+@cache
+def list_ids(filters: tuple[str, ...]) -> Statement:
+    def build(words: Words) -> str:
+        return f"""
+            SELECT {words.as_text("j.id")} FROM holdfast_jobs j
+            WHERE {_where(words, filters)} ORDER BY j.id DESC LIMIT :limit"""
+
+    return Statement(f"dead.ids.{'.'.join(filters)}", build, replan=True)
+
+
+@cache
+def groups(filters: tuple[str, ...]) -> Statement:
+    """By task and error code, of the newest `most` of them."""
+
+    def build(words: Words) -> str:
+        code = "j.last_error ->> 'code'" if words.postgres else "json_extract(j.last_error, '$.code')"
+        return f"""
+            SELECT task, code, count(*), max(finished_at) FROM (
+              SELECT j.task, {code} AS code, j.finished_at FROM holdfast_jobs j
+              WHERE {_where(words, filters)} ORDER BY j.id DESC LIMIT :most) dead
+            GROUP BY task, code ORDER BY count(*) DESC, task, code"""
+
+    return Statement(f"dead.groups.{'.'.join(filters)}", build, replan=True)

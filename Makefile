@@ -17,7 +17,7 @@ PYTHON ?=
 # Extra arguments for demo, test, test-long and bench: make test ARGS="-k lease"
 ARGS ?=
 
-.PHONY: help setup demo test test-long check format bench docs lock clean
+.PHONY: help setup demo pooler test test-long check format bench docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,10 +51,14 @@ $(STAMP): $(PINS) pyproject.toml
 demo: $(STAMP) ## Run the demonstration
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: $(STAMP) ## Run the test suite without the long tests
+# Debian's pgbouncer is found or fetched (into .cache); without it, its tests are skipped.
+pooler: $(STAMP)
+	@$(PY) scripts/fetch_pgbouncer.py >/dev/null || true
+
+test: $(STAMP) pooler ## Run the test suite without the long tests
 	@$(PY) -m pytest -n 2 --dist loadscope -m "not long" $(ARGS)
 
-test-long: $(STAMP) ## Run the tests that take minutes
+test-long: $(STAMP) pooler ## Run the tests that take minutes
 	@$(PY) -m pytest -m long --timeout 1800 $(ARGS)
 
 check: $(STAMP) ## Lint, check the format, check types and import layers
@@ -84,5 +88,5 @@ lock: $(STAMP) ## Re-compile requirements/dev.txt with the newest versions
 		{ echo "error: $(PINS) records where packages came from" >&2; exit 1; }
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .cache build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

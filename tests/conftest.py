@@ -6,12 +6,21 @@ from typing import Protocol
 
 import pytest
 
+from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
 from tests.servers.postgres import PostgresEndpoint
 from tests.servers.shared import RemoteServers, SharedServers, UrlSource
 from tests.servers.valkey import ValkeyEndpoint
 
 SERVERS = pytest.StashKey[UrlSource]()
 WORKER_INPUT = "holdfast_servers"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--through-pgbouncer",
+        action="store_true",
+        help="run the contract suite on Postgres through pgbouncer in transaction mode",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,6 +57,14 @@ def postgres_server(pytestconfig: pytest.Config) -> PostgresEndpoint:
 def valkey_server(pytestconfig: pytest.Config) -> ValkeyEndpoint:
     """The run's Valkey, shared by all workers: use keys of your own, do not flush or stop it."""
     return ValkeyEndpoint(pytestconfig.stash[SERVERS].url("valkey"))
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(pytestconfig: pytest.Config) -> PgbouncerEndpoint:
+    """The run's pgbouncer, in transaction mode, in front of every database of the run's Postgres."""
+    if find_program() is None:
+        pytest.skip("there is no pgbouncer, and apt cannot fetch it: install pgbouncer, or put it on PATH")
+    return PgbouncerEndpoint(pytestconfig.stash[SERVERS].url("pgbouncer"))
 
 
 @pytest.fixture

@@ -74,6 +74,26 @@ def test_changed_guards_are_installed_again(engine: Engine) -> None:
     assert execute(engine, "SELECT value FROM holdfast_meta WHERE key = 'guards'") == [(fingerprint,)]
 
 
+def test_a_guard_that_was_taken_away_comes_back(engine: Engine) -> None:
+    upgrade(engine)
+    before = contents(engine)
+    drop_a_trigger(engine)
+    upgrade(engine)
+    assert contents(engine) == before
+    execute(engine, "DROP VIEW holdfast_attempts")
+    upgrade(engine)
+    assert contents(engine) == before
+
+
+def test_a_guard_that_was_switched_off_is_on_again(postgres_engine: Engine) -> None:
+    upgrade(postgres_engine)
+    before = contents(postgres_engine)
+    execute(postgres_engine, "ALTER TABLE holdfast_events DISABLE TRIGGER holdfast_update")
+    assert contents(postgres_engine) != before
+    upgrade(postgres_engine)
+    assert contents(postgres_engine) == before
+
+
 def test_a_trigger_that_only_an_older_holdfast_had_goes_away(engine: Engine) -> None:
     upgrade(engine)
     before = contents(engine)

@@ -15,15 +15,17 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Literal, Protocol
 
+from tests.servers.pgbouncer import PgbouncerServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import ValkeyServer
 from tests.servers.workdir import Workdir
 
-Kind = Literal["postgres", "valkey"]
+Kind = Literal["postgres", "pgbouncer", "valkey"]
 
 # These variables point the suite at servers that run already.
 URL_VARIABLES: Mapping[Kind, str] = {
     "postgres": "HOLDFAST_TEST_POSTGRES_URL",
+    "pgbouncer": "HOLDFAST_TEST_PGBOUNCER_URL",
     "valkey": "HOLDFAST_TEST_REDIS_URL",
 }
 
@@ -37,7 +39,7 @@ class SharedServers:
     """The run's servers, in the process that owns them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a pooler asks for the server behind it
         self._urls: dict[Kind, str] = {}
         self._closers: list[Callable[[], None]] = []
         self._key = secrets.token_bytes(32)
@@ -55,6 +57,10 @@ class SharedServers:
             valkey = ValkeyServer()
             self._closers.append(valkey.close)
             return valkey.start().url
+        if kind == "pgbouncer":
+            pgbouncer = PgbouncerServer(self.url("postgres"))
+            self._closers.append(pgbouncer.close)
+            return pgbouncer.start().through(self.url("postgres"))
         postgres = PostgresServer()
         self._closers.append(postgres.close)
         return postgres.start().url()

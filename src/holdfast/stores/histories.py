@@ -210,6 +210,7 @@ def _postgres_snapshot(engine: Engine) -> Iterator[Connection]:
         snapshot = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         # Without fresh statistics the planner takes a page for a handful of rows, and sorts the whole table for it.
         snapshot.exec_driver_sql("SET LOCAL enable_sort = off")
+        snapshot.exec_driver_sql("SET LOCAL jit = off")
         yield snapshot
 
 

@@ -1,8 +1,9 @@
 """Postgres: psycopg 3, one round trip for a verb of one statement, COPY for bulk.
 
-Connections are in autocommit; a verb of several statements opens an explicit transaction. No session state matters
-(no temporary table, no advisory lock, and the one SET only saves time), so everything works through a transaction-mode
-pooler; there, switch server-side prepared statements off with `?prepare_threshold=0` unless the pooler tracks them.
+Connections are in autocommit; a verb of several statements opens an explicit transaction. Nothing relies on the session
+(no temporary table, no session lock). Where a connection leads to the server itself, statements are prepared there and
+compilation is switched off for the session; where a pooler is noticed in between, neither is done, so everything works
+through one in transaction mode, with no flag: see docs/decisions/0011.
 
 With `timeout_seconds` nothing waits longer than that: not the connecting, not for a connection of the pool, and not a
 verb for its answers (see `watchdog`). Then the verb answers StoreUnavailable, and whether it was done is not known.
@@ -12,30 +13,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
+from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from holdfast.domain.errors import StoreUnavailable
-from holdfast.stores.database import CursorTransaction, Database
-from holdfast.stores.statements.words import POSTGRES
+from holdfast.domain.errors import ConfigurationError, StoreUnavailable
+from holdfast.stores.database import CursorTransaction, Database, Parameters
+from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.watchdog import Watchdog
 
 CONNECT_TIMEOUT_SECONDS = 10
 POOL_TIMEOUT_SECONDS = 30.0
+
+# What is noted about a connection of ours when it is made: there is a pooler in between; statements are compiled (JIT).
+POOLED = "holdfast_pooled"
+COMPILES = "holdfast_compiles"
 
 
 class PostgresDatabase(Database):
     dialect = POSTGRES
     integrity_errors = (psycopg.IntegrityError,)
 
-    def __init__(self, engine: Engine, watchdog: Watchdog | None = None) -> None:
+    def __init__(self, engine: Engine, watchdog: Watchdog | None = None, preparing: Preparing | None = None) -> None:
         self.engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._watchdog = watchdog
+        self._preparing = preparing
         self._is_closed = False
 
     def close(self) -> None:
@@ -49,24 +58,28 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def statement(self) -> Iterator[CursorTransaction]:
-        with self._connected() as driver, driver.cursor() as cursor:
-            yield CursorTransaction(cursor, POSTGRES, None)
+        with self._connected() as (driver, kind), driver.cursor() as cursor:
+            yield kind(cursor, POSTGRES, None)
 
     reading = statement
 
     @contextmanager
     def transaction(self) -> Iterator[CursorTransaction]:
-        with self._connected() as driver, driver.transaction(), driver.cursor() as cursor:
-            yield CursorTransaction(cursor, POSTGRES, None)
+        with self._connected() as (driver, kind), driver.transaction(), driver.cursor() as cursor:
+            yield kind(cursor, POSTGRES, None)
 
     @contextmanager
-    def _connected(self) -> Iterator[Any]:
+    def _connected(self) -> Iterator[tuple[Any, type[CursorTransaction]]]:
         """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault."""
         pool = self.engine.pool  # asked for first: it may be replaced while we wait for a connection
         with reachable(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             try:
-                yield driver
+                yield driver, UncompiledTransaction if connection.info.get(COMPILES) else CursorTransaction
+            except (InvalidSqlStatementName, DuplicatePreparedStatement) as error:
+                connection.invalidate()
+                self._prepare_no_more()
+                raise StoreUnavailable("a pooler lost a prepared statement; none is prepared from now on") from error
             except psycopg.Error:
                 if driver.closed:
                     connection.invalidate()
@@ -76,6 +89,45 @@ class PostgresDatabase(Database):
                 # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it.
                 if (self._is_closed or self.engine.pool is not pool) and not connection.invalidated:
                     connection.invalidate()
+
+    def _prepare_no_more(self) -> None:
+        """Sessions are shared, although nothing told us so when we connected."""
+        if self._preparing is not None:
+            self._preparing.after = None
+        self.engine.dispose()
+
+
+@dataclass
+class Preparing:
+    """After how many executions a statement is prepared on the server; None: never."""
+
+    after: int | None = 5
+    through_poolers: bool = False  # somebody who knows their pooler said so
+
+
+class UncompiledTransaction(CursorTransaction):
+    """Through a pooler, on a server that compiles: the session is everybody's, so what is set must end with the
+    transaction. It costs two round trips more, for the statements whose plans look expensive."""
+
+    def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
+        if not statement.replan:
+            super().run(statement, parameters)
+        elif self.cursor.connection.info.transaction_status != TransactionStatus.IDLE:
+            self.cursor.execute(_WITHOUT_COMPILATION, prepare=False)
+            super().run(statement, parameters)
+        else:
+            self._run_alone(statement, parameters)
+
+    def _run_alone(self, statement: Statement, parameters: Parameters | None) -> None:
+        connection = self.cursor.connection
+        self.cursor.execute(f"BEGIN; {_WITHOUT_COMPILATION}", prepare=False)
+        try:
+            super().run(statement, parameters)
+        except BaseException:
+            with suppress(psycopg.Error):
+                connection.rollback()
+            raise
+        connection.commit()
 
 
 def copy_rows(transaction: CursorTransaction, command: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -119,11 +171,9 @@ def libpq_url(url: str | URL) -> str:
 
 def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float | None = None) -> PostgresDatabase:
     parsed = postgres_url(url)
-    arguments = _network_timeouts(timeout_seconds)
-    if "prepare_threshold" in parsed.query:
-        threshold = str(parsed.query["prepare_threshold"])
-        arguments["prepare_threshold"] = None if threshold == "0" else int(threshold)
-        parsed = parsed.difference_update_query(["prepare_threshold"])
+    arguments = {**_network_timeouts(timeout_seconds), "prepare_threshold": None}
+    preparing = _preparing(parsed)
+    parsed = parsed.difference_update_query(["prepare_threshold"])
     engine = create_engine(
         parsed,
         pool_size=pool_size,
@@ -132,12 +182,21 @@ def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float 
         pool_timeout=POOL_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
         connect_args=arguments,
     )
-    event.listen(engine, "connect", _switch_compilation_off)
+    event.listen(engine, "connect", lambda connection, record: _get_to_know(connection, record, preparing))
     if timeout_seconds is None:
-        return PostgresDatabase(engine)
+        return PostgresDatabase(engine, preparing=preparing)
     watchdog = Watchdog(timeout_seconds)
     _watch(engine, watchdog)
-    return PostgresDatabase(engine, watchdog)
+    return PostgresDatabase(engine, watchdog, preparing)
+
+
+def _preparing(url: URL) -> Preparing:
+    given = url.query.get("prepare_threshold")
+    if given is None:
+        return Preparing()
+    if not str(given).isdecimal():
+        raise ConfigurationError(f"prepare_threshold in the database URL must be a number, got {given!r}")
+    return Preparing(int(str(given)) or None, through_poolers=True)
 
 
 def _network_timeouts(timeout_seconds: float | None) -> dict[str, Any]:
@@ -174,9 +233,24 @@ def _watch(engine: Engine, watchdog: Watchdog) -> None:
     event.listen(engine, "checkin", given_back)
 
 
-def _switch_compilation_off(connection: Any, _record: Any) -> None:
-    """The claim's recursions look expensive to the planner while the table has no statistics. It would compile the
-    statement (JIT) at every execution, which takes a hundred times as long as to run it."""
+# The claim's recursions look expensive to the planner while the table has no statistics. It would compile the statement
+# (JIT) at every execution, which takes a hundred times as long as to run it.
+_WITHOUT_COMPILATION = "SET LOCAL jit = off"
+# A pooler gives every client a number of its own to cancel with, which is not that of the backend it gets. On a
+# connection that leads to the server itself, the setting is the session's; through a pooler nothing is set. One round
+# trip in either case.
+_SWITCH_COMPILATION_OFF = """
+    SELECT pg_backend_pid() = %(known)s,
+           CASE WHEN pg_backend_pid() = %(known)s THEN set_config('jit', 'off', false)
+                ELSE current_setting('jit', true) END = 'on'"""
+
+
+def _get_to_know(connection: Any, record: Any, preparing: Preparing) -> None:
     connection.autocommit = True
-    connection.execute("SET jit = off")
+    known = {"known": connection.info.backend_pid}
+    direct, compiles = connection.execute(_SWITCH_COMPILATION_OFF, known, prepare=False).fetchone()
     connection.autocommit = False
+    if direct or preparing.through_poolers:
+        connection.prepare_threshold = preparing.after
+    record.info[POOLED] = not direct
+    record.info[COMPILES] = compiles

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from holdfast.domain.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
 from holdfast.stores import guards
+from holdfast.stores.guards import installed as guards_installed
 from holdfast.stores.migrations import ahead, locking
 
 VERSION_TABLE = "holdfast_schema_version"
@@ -146,7 +147,7 @@ def _bring_up_to_date(connection: Connection) -> tuple[str | None, str]:
     before = _installed(connection)
     _refuse_newer(before.revision)
     wanted = Installed(head(), guards.fingerprint(connection.dialect.name))
-    if before == wanted:
+    if before == wanted and _guards_are_in_force(connection):
         return before.revision, head()
     if before.revision is not None:
         locking.lock_tables(connection)
@@ -166,6 +167,13 @@ def _migrate(connection: Connection) -> None:
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     with _one_migration:
         command.upgrade(config, "head")
+
+
+def _guards_are_in_force(connection: Connection) -> bool:
+    """All of them: one that was dropped or switched off behind our back comes back with the next upgrade."""
+    dialect = connection.dialect.name
+    found = {tuple(row) for row in _as_it_is(connection, guards_installed.QUESTION[dialect])}
+    return {(*guard, True) for guard in guards_installed.expected(dialect)} <= found
 
 
 def _remove_guards(connection: Connection) -> None:
@@ -206,10 +214,12 @@ def _look(engine: Engine) -> Installed:
 
 def _is_missing_file(engine: Engine) -> bool:
     """SQLite makes a file by opening it; a mere look must not leave one behind."""
-    database = engine.url.database
-    if engine.dialect.name != "sqlite" or not database or database.startswith((":memory:", "file:")):
+    if not _is_file(engine):
         return False
-    return not Path(database).exists()
+    try:
+        return not Path(str(engine.url.database)).exists()
+    except OSError:  # a path that cannot even be looked at: SQLite says so when it opens it
+        return False
 
 
 def _installed(connection: Connection) -> Installed:
@@ -233,5 +243,14 @@ def _explained(engine: Engine) -> Iterator[None]:
                 " to upgrade, as the role that owns them."
             ) from error
         if locking.is_outage(error):
-            raise StoreUnavailable(f"The database at {engine.url!r} failed: {said}") from error
+            raise StoreUnavailable(f"{_named(engine)} failed: {said}") from error
         raise
+
+
+def _named(engine: Engine) -> str:
+    return f"The database file {engine.url.database}" if _is_file(engine) else f"The database at {engine.url!r}"
+
+
+def _is_file(engine: Engine) -> bool:
+    database = engine.url.database
+    return engine.dialect.name == "sqlite" and bool(database) and not str(database).startswith((":memory:", "file:"))

@@ -5,6 +5,10 @@ transaction another session, a server that is a replica. So it sends itself a pr
 that does not come back in time, or the connection breaks, its status is `degraded` and it connects anew, after a wait
 that grows and is drawn by lot. Whoever is woken by it must poll as well; it is a hint.
 
+Behind a pooler the probe alone proves nothing: it may be sent by way of the very session that happens to listen. So the
+first question is which backend answers. Where that is not the one that the connection was told of at the start, it is
+deaf, it does not leave a LISTEN behind in a session of others, and it looks again after minutes.
+
 Everything on the connection is asynchronous: no call can block on a peer that stopped answering.
 """
 
@@ -42,6 +46,10 @@ class _Deaf(Exception):
     """It cannot hear itself."""
 
 
+class _BehindPooler(_Deaf):
+    """It would listen in a session that is not its own."""
+
+
 class Listener:
     """`ring` is called from the listener's thread, once for every burst of notifications, and whenever it has just
     begun to listen: what was sent before that was not heard."""
@@ -56,6 +64,7 @@ class Listener:
         probe_within: float = 10.0,
         shortest_backoff: float = 1.0,
         longest_backoff: float = 30.0,
+        pooler_pause: float = 300.0,
     ) -> None:
         self._conninfo = conninfo
         self._ring = ring
@@ -63,6 +72,7 @@ class Listener:
         self._probe_every = probe_every
         self._probe_within = probe_within
         self._backoff = (shortest_backoff, longest_backoff)
+        self._pooler_pause = pooler_pause
         self._status = ListenerStatus.STARTING
         self._faults = 0
         self._closing = threading.Event()
@@ -98,6 +108,9 @@ class Listener:
         while not self._closing.is_set():
             try:
                 self._connect_and_listen()
+            except _BehindPooler:
+                self._become(ListenerStatus.DEGRADED)
+                self._closing.wait(random.uniform(0.5, 1.0) * self._pooler_pause)
             except Exception:  # whatever it was, the ear must not stay shut for it
                 self._become(ListenerStatus.DEGRADED)
                 self._closing.wait(self._pause())
@@ -114,21 +127,26 @@ class Listener:
         with closing(psycopg.connect(self._conninfo, autocommit=True, connect_timeout=within)) as connection:
             connection.pgconn.nonblocking = 1
             ear = _Ear(connection.pgconn)
+            ear.send("SELECT pg_backend_pid()")
+            if not self._listen_until(ear, time.monotonic() + self._probe_within, _Ear.knows_its_backend):
+                return
+            if ear.backend != connection.pgconn.backend_pid:
+                raise _BehindPooler
             ear.send(f"LISTEN {CHANNEL}; {ear.new_probe()}")
-            while self._listen_until(ear, time.monotonic() + self._probe_within, until_heard=True):
+            while self._listen_until(ear, time.monotonic() + self._probe_within, _Ear.has_heard_its_probe):
                 self._heard_itself()
-                if not self._listen_until(ear, time.monotonic() + self._probe_every, until_heard=False):
+                if not self._listen_until(ear, time.monotonic() + self._probe_every):
                     return
                 ear.send(ear.new_probe())
 
-    def _listen_until(self, ear: _Ear, deadline: float, *, until_heard: bool) -> bool:
-        """Listen until the time is over or the probe came back; False when it is time to close."""
+    def _listen_until(self, ear: _Ear, deadline: float, answered: Callable[[_Ear], bool] | None = None) -> bool:
+        """Listen until the time is over or what was asked is answered; False when it is time to close."""
         while not self._closing.is_set():
-            if until_heard and ear.has_heard_its_probe:
+            if answered is not None and answered(ear):
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
-                if until_heard:
+                if answered is not None:
                     raise _Deaf
                 return True
             if self._something_arrived(ear, left) and ear.hear():
@@ -154,12 +172,19 @@ class _Ear:
     def __init__(self, connection: PGconn) -> None:
         self._connection = connection
         self._probe = ""
+        self._heard_probe = False
         self.descriptor = connection.socket
-        self.has_heard_its_probe = False
+        self.backend: int | None = None
+
+    def knows_its_backend(self) -> bool:
+        return self.backend is not None
+
+    def has_heard_its_probe(self) -> bool:
+        return self._heard_probe
 
     def new_probe(self) -> str:
         self._probe = PROBE + uuid.uuid4().hex
-        self.has_heard_its_probe = False
+        self._heard_probe = False
         return f"NOTIFY {CHANNEL}, '{self._probe}'"
 
     def send(self, statement: str) -> None:
@@ -173,7 +198,7 @@ class _Ear:
         rung = False
         while notification := self._connection.notifies():
             payload = notification.extra.decode(errors="replace")
-            self.has_heard_its_probe |= payload == self._probe
+            self._heard_probe |= payload == self._probe
             rung |= not payload.startswith(PROBE)
         return rung
 
@@ -182,5 +207,7 @@ class _Ear:
             result = self._connection.get_result()
             if result is None:
                 return
+            if result.status == ExecStatus.TUPLES_OK:
+                self.backend = int(result.get_value(0, 0) or 0)
             if result.status == ExecStatus.FATAL_ERROR:
                 raise psycopg.OperationalError(result.error_message.decode(errors="replace"))

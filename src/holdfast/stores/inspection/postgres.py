@@ -1,0 +1,191 @@
+"""Facts about a Postgres server, its role for us, and our tables in it.
+
+What a role may not see of other sessions is null in Postgres's views, and is left out here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from holdfast.stores.database import Database, Row
+from holdfast.stores.schema import metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    version: int
+    version_text: str
+    role: str
+    database: str
+    is_replica: bool
+    read_only: bool
+    encoding: str
+    pooled: bool
+    compiles: bool  # the role's default, whatever our session has set
+    fsync: bool
+    full_page_writes: bool
+    synchronous_commit: str
+    autovacuum: bool
+    triggers_fire: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    most: int  # what is left of max_connections after those reserved for superusers
+    used: int
+    role_limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    pid: int
+    role: str
+    application: str
+    address: str
+    state: str
+    seconds: float  # since its transaction began
+
+    def __str__(self) -> str:
+        parts = [f"pid {self.pid}", f"user {self.role}", self.application, self.address, self.state]
+        return ", ".join(part for part in parts if part) + f", open for {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    name: str
+    live: int
+    dead: int
+    vacuum_off: bool
+    unlogged: bool
+
+
+_SERVER = """
+    SELECT current_setting('server_version_num')::int, current_setting('server_version'), current_user,
+           current_database(), pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on',
+           current_setting('server_encoding'), pg_backend_pid() <> %(known)s,
+           coalesce((SELECT reset_val = 'on' FROM pg_settings WHERE name = 'jit'), false),
+           current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on',
+           current_setting('synchronous_commit'), current_setting('autovacuum') = 'on',
+           current_setting('session_replication_role') <> 'replica'"""
+
+_TABLES = """(
+    SELECT oid, relname, reloptions, relpersistence FROM pg_class
+    WHERE relkind IN ('r', 'p') AND relname = ANY(%(names)s) AND pg_table_is_visible(oid)) c"""
+
+# What the verbs do to the tables, and what the triggers do, which run with the rights of whoever set them off.
+_EVERY = frozenset(metadata.tables)
+_NEVER_CHANGED = {f"holdfast_{name}" for name in ("artifacts", "events", "logs", "retired_histories", "source_events")}
+_NEVER_REMOVED = {f"holdfast_{name}" for name in ("duties", "meta", "queues", "source_events", "sources", "tasks")}
+RIGHTS = {
+    "SELECT": _EVERY | {"holdfast_attempts"},
+    "INSERT": _EVERY,
+    "UPDATE": _EVERY - _NEVER_CHANGED,
+    "DELETE": _EVERY - _NEVER_REMOVED,
+}
+
+_RIGHTS = """
+    SELECT relname FROM pg_class
+    WHERE relkind IN ('r', 'p', 'v') AND relname = ANY(%(names)s) AND pg_table_is_visible(oid)
+      AND NOT has_table_privilege(oid, %(privilege)s) ORDER BY relname"""
+
+_COLUMNS = f"""
+    SELECT c.relname, a.attname FROM pg_attribute a JOIN {_TABLES} ON c.oid = a.attrelid
+    WHERE a.attnum > 0 AND NOT a.attisdropped"""
+
+_INDEXES = f"""
+    SELECT i.relname, x.indisvalid AND x.indisready AND x.indislive
+    FROM pg_index x JOIN {_TABLES} ON c.oid = x.indrelid JOIN pg_class i ON i.oid = x.indexrelid"""
+
+_SLOTS = """
+    SELECT current_setting('max_connections')::int
+             - CASE WHEN r.rolsuper THEN 0 ELSE current_setting('superuser_reserved_connections')::int
+                 + coalesce(current_setting('reserved_connections', true)::int, 0) END,
+           (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+           nullif(r.rolconnlimit, -1)
+    FROM pg_roles r WHERE r.rolname = current_user"""
+
+_SESSIONS = """
+    SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), coalesce(client_addr::text, 'local'),
+           coalesce(state, ''), extract(epoch FROM clock_timestamp() - xact_start)::float8
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+      AND backend_type = 'client backend'
+      AND xact_start < clock_timestamp() - make_interval(secs => %(seconds)s)
+    ORDER BY xact_start LIMIT 10"""
+
+_HEALTH = f"""
+    SELECT c.relname, coalesce(s.n_live_tup, 0), coalesce(s.n_dead_tup, 0),
+           coalesce(c.reloptions && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off'], false),
+           c.relpersistence = 'u'
+    FROM {_TABLES} LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid ORDER BY c.relname"""
+
+_IDLE_SLOTS = """
+    SELECT slot_name, pg_size_pretty(pg_wal_lsn_diff(
+      CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))
+    FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY slot_name"""
+
+
+def server(database: Database) -> Server:
+    with database.reading() as transaction:
+        known = transaction.cursor.connection.info.backend_pid
+        row = transaction.cursor.execute(_SERVER, {"known": known}).fetchone()
+    return Server(*row)
+
+
+def now(database: Database) -> datetime:
+    with database.reading() as transaction:
+        moment: datetime = transaction.cursor.execute("SELECT clock_timestamp()").fetchone()[0]
+    return moment
+
+
+def missing_rights(database: Database) -> dict[str, list[str]]:
+    """By table; what a worker and a client need and our role has not got."""
+    missing: dict[str, list[str]] = {}
+    for privilege, names in RIGHTS.items():
+        for [name] in _rows(database, _RIGHTS, names=sorted(names), privilege=privilege):
+            missing.setdefault(name, []).append(privilege)
+    return missing
+
+
+def columns(database: Database) -> dict[str, set[str]]:
+    """Of those of our tables that are there."""
+    found: dict[str, set[str]] = {}
+    for table, column in _on_tables(database, _COLUMNS):
+        found.setdefault(table, set()).add(column)
+    return found
+
+
+def indexes(database: Database) -> dict[str, bool]:
+    """The indexes of our tables, and whether they can be used."""
+    return {row[0]: bool(row[1]) for row in _on_tables(database, _INDEXES)}
+
+
+def slots(database: Database) -> Slots:
+    [row] = _rows(database, _SLOTS)
+    return Slots(*row)
+
+
+def open_transactions(database: Database, seconds: float) -> list[Session]:
+    """Those that are older than this, longest first."""
+    return [Session(*row) for row in _rows(database, _SESSIONS, seconds=float(seconds))]
+
+
+def tables(database: Database) -> list[TableHealth]:
+    return [TableHealth(*row) for row in _on_tables(database, _HEALTH)]
+
+
+def idle_replication_slots(database: Database) -> list[tuple[str, str]]:
+    """Their names and what they keep back."""
+    return [(name, size) for name, size in _rows(database, _IDLE_SLOTS)]
+
+
+def _on_tables(database: Database, question: str) -> list[Row]:
+    return _rows(database, question, names=sorted(metadata.tables))
+
+
+def _rows(database: Database, question: str, **parameters: Any) -> list[Row]:
+    with database.reading() as transaction:
+        found: list[Row] = transaction.cursor.execute(question, parameters).fetchall()
+    return found

@@ -1,0 +1,84 @@
+"""A real worker drains through pgbouncer; only the listener may have a connection of its own."""
+
+import threading
+from pathlib import Path
+
+from holdfast.domain import connections
+from holdfast.stores.upgrade import head
+from tests.acceptance.command_line import InProcess
+from tests.chaos.databases import query
+from tests.pooler.conftest import Ways
+from tests.servers.pgbouncer import POOL_SIZE, PgbouncerEndpoint
+from tests.worker.site import Site
+
+JOBS = 400
+TASKS = """
+    @app.task
+    def work(ctx: Context):
+        ctx.log("at it")
+        return 1
+"""
+
+
+def test_a_worker_drains_through_the_pooler_alone(site: Site, ways: Ways) -> None:
+    """Its listener cannot hear there: it says so, and polling finds every job. Afterwards the ledger is verified,
+    through the pooler as well."""
+    site.tasks(TASKS)
+    site.enqueue_many("work", JOBS)
+    worker = site.drain("--processes", "2")
+    assert site.counts() == {"succeeded": JOBS}
+    assert site.charged() == (0, 0)
+    assert "wake-ups are degraded" in worker.text()
+    assert "wake-ups are listening" not in worker.text()
+    assert "unexpected problem" not in worker.text()
+    assert "store failed" not in worker.text()
+    assert ways.backends() <= POOL_SIZE
+
+
+def test_with_a_url_of_its_own_the_listener_hears_what_is_sent_through_the_pooler(site: Site, ways: Ways) -> None:
+    site.tasks(TASKS)
+    worker = site.worker("--processes", "1", POLL_INTERVAL="30", HOLDFAST_LISTEN_URL=ways.direct)
+    worker.wait_for_log("wake-ups are listening")
+    site.wait(lambda: worker.text().count('"after": "idle"') >= 5, "polls have become rare")
+    site.enqueue_many("work", 20)
+    site.wait_for_counts(20, succeeded=20)
+    assert "wake-ups are degraded" not in worker.text()
+    assert worker.stop() == 0
+
+
+def test_a_worker_uses_no_more_connections_than_documented(site: Site, pgbouncer: PgbouncerEndpoint) -> None:
+    site.tasks(TASKS)
+    site.enqueue_many("work", JOBS)
+    name = site.url.rpartition("/")[2]
+    own = clients(pgbouncer, name)
+    seen: list[int] = []
+    over = threading.Event()
+
+    def count() -> None:
+        while not over.wait(0.02):
+            seen.append(clients(pgbouncer, name) - own)
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        site.drain("--processes", "2")
+    finally:
+        over.set()
+        counting.join()
+    assert 2 < max(seen) <= connections.WORKER
+
+
+def clients(pgbouncer: PgbouncerEndpoint, database: str) -> int:
+    # type, user, database, …
+    return sum(1 for row in pgbouncer.admin("SHOW CLIENTS") if row[2] == database)
+
+
+def test_the_commands_work_through_the_pooler(
+    postgres_database: str, pgbouncer: PgbouncerEndpoint, tmp_path: Path
+) -> None:
+    """From an empty database on."""
+    holdfast = InProcess(tmp_path, pgbouncer.through(postgres_database))
+    assert holdfast("db", "upgrade", "--json").succeeded().document["after"] == head()
+    assert holdfast("enqueue", "work", "{}", "--json").succeeded().document["created"]
+    assert holdfast("verify", "--json").succeeded().document["jobs"] == 1
+    assert query(postgres_database, "SELECT count(*) FROM holdfast_jobs") == [(1,)]

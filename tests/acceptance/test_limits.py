@@ -67,5 +67,8 @@ def test_what_is_stuck_is_listed_with_the_reason(holdfast: CommandLine, here: In
 
     [stuck] = holdfast("stuck", "--json").succeeded().document["stuck"]
     assert (stuck["job"]["id"], stuck["reason"]) == (job_id, "its queue is paused")
-    [_heading, row] = here("stuck").succeeded().out.splitlines()
-    assert row.split() == [job_id, "add", "slow", "pending", "1", "h", "ago", "its", "queue", "is", "paused"]
+    heading, row, *explained = here("stuck").succeeded().out.splitlines()
+    assert heading.split() == ["id", "task", "queue", "state", "jobs", "since", "reason"]
+    assert f"{job_id}  its queue is paused" in explained
+    assert "  what to do: holdfast queues resume slow" in explained
+    assert row.split() == [job_id, "add", "slow", "pending", "1", "1", "h", "ago", "its", "queue", "is", "paused"]

@@ -1,4 +1,4 @@
-"""What people look at: pages that neither skip nor repeat, histories, attempts, queues, and what is stuck."""
+"""What people look at: pages that neither skip nor repeat, histories, attempts and queues."""
 
 from dataclasses import fields
 from datetime import timedelta
@@ -9,7 +9,6 @@ import pytest
 from holdfast.domain.errors import NotFound
 from holdfast.domain.job import Job
 from holdfast.domain.lifecycle import State
-from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Snoozed, Succeeded, Usage
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import ByHand, Clock
@@ -26,7 +25,6 @@ from tests.contract.steps import (
     report,
     settle_well,
     start,
-    states_of,
 )
 
 UNKNOWN = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -261,73 +259,6 @@ def test_queues_are_counted(store: SqlStore, clock: Clock) -> None:
 
 def test_no_queue_is_known_before_the_first_job(store: SqlStore) -> None:
     assert store.queues() == []
-
-
-# Stuck
-
-
-def reasons(store: SqlStore) -> dict[str, str]:
-    return {stuck.job.id: stuck.reason for stuck in store.stuck()}
-
-
-def test_what_runs_past_its_lease_and_is_not_reaped_is_stuck(store: SqlStore, clock: Clock) -> None:
-    claimed = start(store)
-    clock.move(74)
-    assert reasons(store) == {}
-    clock.move(2)
-    assert reasons(store) == {claimed.job_id: "its lease expired and nobody reaps"}
-
-
-def test_what_is_due_for_long_and_not_claimed_is_stuck(store: SqlStore, clock: Clock) -> None:
-    store.announce([TaskInfo("add")])
-    plain = enqueue(store)
-    resting = enqueue(store, queue="resting")
-    off = enqueue(store, source="off")
-    broken = enqueue(store, source="broken")
-    later = enqueue(store, delay=60)
-    store.pause_queue("resting")
-    store.set_source("off", enabled=False)
-    store.set_source("broken", paused_until=clock.now() + timedelta(days=1))
-    clock.move(299)
-    assert reasons(store) == {}
-    clock.move(2)
-    assert reasons(store) == {
-        plain: "due for more than five minutes and not claimed",
-        resting: "its queue is paused",
-        off: "its source is switched off",
-        broken: "its source is paused by the breaker",
-    }
-    assert later not in reasons(store)
-    assert len(store.stuck(limit=2)) == 2
-
-
-def test_a_job_whose_task_no_worker_knows_is_stuck_and_left_as_it_is(store: SqlStore, clock: Clock) -> None:
-    store.announce([TaskInfo("known"), TaskInfo("forgotten")])
-    never = enqueue(store, "never")
-    forgotten = enqueue(store, "forgotten", delay=400)
-    known = enqueue(store, "known")
-    clock.move(299)
-    assert reasons(store) == {}
-    clock.move(2)
-    assert reasons(store) == {
-        never: "no worker knows its task",
-        known: "due for more than five minutes and not claimed",
-    }
-    clock.move(400)
-    store.announce([TaskInfo("known")])
-    assert reasons(store) == {
-        never: "no worker knows its task",
-        forgotten: "no worker knows its task",
-        known: "due for more than five minutes and not claimed",
-    }
-    assert states_of(store, [never, forgotten]) == [State.PENDING, State.PENDING]
-    assert history(store, never) == ["enqueued"]
-
-
-def test_a_healthy_store_has_nothing_stuck(store: SqlStore) -> None:
-    for state in State:
-        job_in(store, state, delay=0)
-    assert store.stuck() == []
 
 
 # Refusals

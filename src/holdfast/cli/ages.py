@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+from holdfast.domain.durations import spoken
+
+span = spoken
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str | None:
@@ -14,11 +16,3 @@ def age(moment: datetime | None, now: datetime | None = None) -> str | None:
     if abs(seconds) < 1:
         return "just now"
     return f"{span(seconds)} ago" if seconds > 0 else f"in {span(-seconds)}"
-
-
-def span(seconds: float) -> str:
-    """Rounded, in the largest unit of which there is at least one."""
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{round(seconds / size)} {unit}"
-    return f"{seconds * 1000:.0f} ms"

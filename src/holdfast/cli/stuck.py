@@ -16,10 +16,10 @@ from holdfast.domain.views import Stuck
 
 def stuck(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, up to 1000.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many groups, up to 1000.")] = 50,
     json: Json = False,
 ) -> None:
-    """The jobs that ought to be moving and are not, each with the reason."""
+    """The jobs that ought to be moving and are not, each group by its oldest job, with the reason and what to do."""
     session = begin(context, json)
     with opened(session.settings()) as store:
         found = store.stuck(limit)
@@ -33,12 +33,21 @@ def stuck(
 
 def _print(found: list[Stuck]) -> None:
     now = datetime.now(UTC)
-    headers = ("id", "task", "queue", "state", "since", "reason")
+    headers = ("id", "task", "queue", "state", "jobs", "since", "reason")
     output.table(
-        headers, [(s.job.id, s.job.task, s.job.queue, s.job.state, age(_since(s), now), s.reason) for s in found]
+        headers,
+        [(s.job.id, s.job.task, s.job.queue, s.job.state, _count(s), age(_since(s), now), s.reason) for s in found],
     )
+    for group in found:
+        output.line(f"\n{group.job.id}  {group.reason}", "bold")
+        output.line(f"  {group.detail}")
+        output.line(f"  what to do: {group.advice}")
 
 
-def _since(stuck_job: Stuck) -> datetime | None:
-    job = stuck_job.job
-    return job.lease_expires_at if job.state is State.RUNNING else job.run_after
+def _count(group: Stuck) -> str:
+    return f"{group.count:,}+" if group.at_least else f"{group.count:,}"
+
+
+def _since(group: Stuck) -> datetime | None:
+    job = group.job
+    return job.claimed_at if job.state is State.RUNNING else job.run_after

@@ -82,6 +82,23 @@ class WorkerView(WorkerRow):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Failed jobs of one task that ended with one error code."""
+
+    task: str
+    code: str | None
+    count: int
+    newest_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stuck:
+    """A group of jobs of one queue, task and source that do not move for one reason, by its oldest job."""
+
     job: Job
     reason: str
+    code: str = ""  # the same for programs: `domain/stuck.py`
+    detail: str = ""
+    advice: str = ""
+    count: int = 1
+    at_least: bool = False  # there are more than `count`; nobody counted them all

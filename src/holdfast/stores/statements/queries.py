@@ -20,6 +20,11 @@ def _columns(words: Words, names: tuple[str, ...], alias: str) -> str:
     return ", ".join(words.as_text(f"{alias}.{name}") if name in _IDS else f"{alias}.{name}" for name in names)
 
 
+def job_columns(words: Words) -> str:
+    """As `rows.job` reads them, of the table's alias `j`."""
+    return _columns(words, JOB_COLUMNS, "j")
+
+
 def _id(words: Words, parameter: str = "id") -> str:
     return f"CAST(:{parameter} AS uuid)" if words.postgres else f":{parameter}"
 
@@ -85,32 +90,6 @@ def _queues(words: Words) -> str:
         GROUP BY name ORDER BY name"""
 
 
-def _stuck(words: Words) -> str:
-    """Running past its lease and nobody reaps; or due for a while and in a queue that is paused, of a source that
-    is closed, of a task that no worker knows, or in a queue that nobody serves. Workers announce their tasks every
-    minute or so: one that was not announced for ten is known to nobody. Such a job is left as it is."""
-    overdue = f"j.state = 'running' AND j.lease_expires_at < {words.after('-15', words.fixed_now)}"
-    waiting = f"{in_states(CLAIMABLE, 'j.state')} AND j.run_after < {words.after('-300', words.fixed_now)}"
-    columns = _columns(words, JOB_COLUMNS, "j")
-    return f"""
-        SELECT * FROM (
-          SELECT {columns}, 'its lease expired and nobody reaps' AS reason FROM holdfast_jobs j
-          WHERE {overdue} ORDER BY j.queue, j.id LIMIT :limit) expired
-        UNION ALL
-        SELECT * FROM (
-          SELECT {columns}, CASE WHEN q.paused_at IS NOT NULL THEN 'its queue is paused'
-                                 WHEN s.enabled IS NOT NULL AND NOT s.enabled THEN 'its source is switched off'
-                                 WHEN s.paused_until > {words.fixed_now} THEN 'its source is paused by the breaker'
-                                 WHEN t.announced_at IS NULL
-                                   OR t.announced_at < {words.after("-600", words.fixed_now)}
-                                   THEN 'no worker knows its task'
-                                 ELSE 'due for more than five minutes and not claimed' END AS reason
-          FROM holdfast_jobs j LEFT JOIN holdfast_queues q ON q.name = j.queue
-                               LEFT JOIN holdfast_sources s ON s.name = j.source
-                               LEFT JOIN holdfast_tasks t ON t.name = j.task
-          WHERE {waiting} ORDER BY j.queue, j.id LIMIT :limit) waiting"""
-
-
 def _counts(_words: Words) -> str:
     return "SELECT state, count(*) FROM holdfast_jobs GROUP BY state ORDER BY state"
 
@@ -120,5 +99,4 @@ EVENTS = Statement("queries.events", _events)
 ATTEMPTS = Statement("queries.attempts", _attempts)
 REFUSALS = Statement("queries.refusals", _refusals)
 QUEUES = Statement("queries.queues", _queues)
-STUCK = Statement("queries.stuck", _stuck)
 COUNTS = Statement("queries.counts", _counts)

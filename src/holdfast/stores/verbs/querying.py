@@ -1,4 +1,4 @@
-"""Read: jobs, histories, queues, sources, what is stuck."""
+"""Read: jobs, histories, queues, sources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.domain.errors import InvalidInput, NotFound
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import check_id, check_integer, check_name
-from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck
+from holdfast.domain.views import Page, QueueView, Refusal, SourceView
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Row
 from holdfast.stores.statements import limits, queries
@@ -84,13 +84,6 @@ def queues(database: Database) -> list[QueueView]:
 def sources(database: Database) -> list[SourceView]:
     with database.reading() as transaction:
         return [source_view(row) for row in transaction.rows(limits.SOURCES, {"name": None})]
-
-
-def stuck(database: Database, limit: int) -> list[Stuck]:
-    check_integer(limit, "limit", 1, MAX_PAGE)
-    with database.reading() as transaction:
-        found = transaction.rows(queries.STUCK, {"limit": limit})
-    return [Stuck(rows.job(row[:-1], database.dialect), row[-1]) for row in found[:limit]]
 
 
 def counts(database: Database) -> dict[str, int]:

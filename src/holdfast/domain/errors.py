@@ -4,6 +4,8 @@ HoldfastError
 ├── InvalidInput          a value the caller gave breaks a rule; nothing was stored
 │   └── Conflict          the value is well-formed but clashes with what is stored
 ├── NotFound              no such job, queue or source
+│   └── ArtifactMissing   a saved file that is on record is not where the artifacts are kept
+├── ArtifactUnavailable   a file cannot be saved or read: no space, no permission, no answer
 ├── ConfigurationError    settings, URL or installation
 │   └── SchemaMismatch    the database's tables are older or newer than this code
 ├── StoreUnavailable      the database cannot be reached, or stayed busy for too long
@@ -42,6 +44,14 @@ class Conflict(InvalidInput):
 
 class NotFound(HoldfastError, LookupError):
     """There is no such thing."""
+
+
+class ArtifactMissing(NotFound):
+    """A saved file is not there."""
+
+
+class ArtifactUnavailable(HoldfastError):
+    """A file cannot be saved or read."""
 
 
 class ConfigurationError(HoldfastError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.domain.artifacts import Artifact
+
 
 @dataclass(frozen=True, slots=True)
 class JobError:
@@ -94,3 +96,5 @@ class Report:
     outcome: Outcome
     worker: str | None = None
     usage: Usage = field(default_factory=Usage)
+    progress: Any = None  # the last word of how far it came, if no heartbeat has told it
+    artifacts: tuple[Artifact, ...] = ()  # what the attempt saved: recorded if, and only if, the report is applied

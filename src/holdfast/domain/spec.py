@@ -18,6 +18,7 @@ from typing import Any
 
 import rfc8785
 
+from holdfast.domain.artifacts import ArtifactRef
 from holdfast.domain.errors import InvalidInput
 
 MAX_DEPTH = 64
@@ -67,7 +68,7 @@ def _walk(value: Any, field: str, depth: int) -> bool:
         if not math.isfinite(value):
             raise InvalidInput(field, f"NaN and infinities are not JSON, got {value!r}")
         return False
-    if depth <= 0:
+    if depth <= 0 and kind is not ArtifactRef:
         raise InvalidInput(field, f"is nested deeper than {MAX_DEPTH} levels")
     if kind is dict:
         return _walk_object(value, field, depth)
@@ -77,6 +78,9 @@ def _walk(value: Any, field: str, depth: int) -> bool:
             if not _walk(item, f"{field}[{index}]", depth - 1):
                 plain = False
         return plain
+    if kind is ArtifactRef:  # text, to whoever gets it
+        _check_text(value, field)
+        return True
     raise InvalidInput(field, f"is a {kind.__name__}, which JSON cannot express; convert it first")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from holdfast.domain.job import Enqueued, Job, NewJob
-from holdfast.ports import Store
+from holdfast.ports import ArtifactStore, Store
 
 
 class AppStore(Store, Protocol):
@@ -21,5 +21,8 @@ class Home(Protocol):
 
     @property
     def lease_seconds(self) -> float: ...
+
+    @property
+    def artifact_store(self) -> ArtifactStore: ...
 
     def result_of(self, job: Job) -> Any: ...

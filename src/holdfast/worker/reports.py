@@ -1,17 +1,19 @@
 """Outcomes on their way to the store: everything that ended while the last batch was under way is the next batch.
 
 A report is kept until the store has answered it. Asking twice is safe: the same report under the same token gets the
-same answer again.
+same answer again. A report that the store does not take, whatever is left out of it, waits by itself; its neighbours do
+not wait with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.domain.answers import Settled, Status
+from holdfast.domain.artifacts import MOST_ARTIFACTS
 from holdfast.domain.errors import NotFound, StoreUnavailable
-from holdfast.domain.events import Events, RunEnded
+from holdfast.domain.events import Events, Problem, RunEnded
 from holdfast.domain.lifecycle import CLAIMABLE, State
 from holdfast.domain.outcome import Failed, JobError, Outcome, Report, Succeeded, Usage
 from holdfast.ports import Store
@@ -21,6 +23,7 @@ from holdfast.worker.part import NEVER
 from holdfast.worker.retrying import Retrying
 
 BATCH = 500
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # of a report that was not taken, each time twice as long
 ROLLED_BACK = JobError(
     "complete_in_rolled_back",
     "the task called ctx.complete_in, and then the transaction it was given was rolled back or never committed",
@@ -39,7 +42,24 @@ class Ended:
 
     def report(self, outcome: Outcome, worker: str) -> Report:
         job = self.held.job
-        return Report(job.job_id, job.attempt, job.lease_token, outcome, worker, self.usage)
+        progress = self.held.progress if self.held.progress_waits else None
+        saved = tuple(self.held.artifacts.values())
+        return Report(job.job_id, job.attempt, job.lease_token, outcome, worker, self.usage, progress, saved)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`problem`: why the report could not be stored as it was; with BUSY, not in any form."""
+
+    settled: Settled
+    problem: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Stuck:
+    ended: Ended
+    again_at: float
+    wait: float
 
 
 class Reports:
@@ -53,15 +73,16 @@ class Reports:
         retrying: Retrying,
     ) -> None:
         self._settling = Settling(store, worker)
-        self._desk: Desk[list[Ended], list[Settled]] = Desk("reports", self._settling, ring)
+        self._desk: Desk[list[Ended], list[Answered]] = Desk("reports", self._settling, ring)
         self._events = events
         self._settled = settled
         self._retrying = retrying
         self._waiting: list[Ended] = []
         self._asked: list[Ended] = []
+        self._stuck: dict[int, Stuck] = {}  # by the identity of what ended; also while it is asked for again
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._asked)
+        return len(self._waiting) + len(self._asked) + len(self._idle())
 
     def add(self, ended: Ended) -> None:
         self._waiting.append(ended)
@@ -74,12 +95,19 @@ class Reports:
         elif answer is not None:
             self._retrying.worked(now)
             self._take(answer, now)
-        if self._waiting and not self._desk.busy and now >= self._retrying.not_before:
-            self._asked, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+        if self._desk.busy or now < self._retrying.not_before:
+            return
+        self._waiting += [stuck.ended for stuck in self._idle() if now >= stuck.again_at]
+        if self._waiting:
+            count = _fitting(self._waiting)
+            self._asked, self._waiting = self._waiting[:count], self._waiting[count:]
             self._desk.ask(self._asked)
 
     def wake_at(self) -> float:
-        return self._retrying.not_before if self._waiting and not self._desk.busy else NEVER
+        if self._desk.busy:
+            return NEVER
+        due = 0.0 if self._waiting else min((stuck.again_at for stuck in self._idle()), default=NEVER)
+        return max(due, self._retrying.not_before)
 
     def close(self) -> None:
         self._desk.close()
@@ -88,15 +116,30 @@ class Reports:
         self._waiting = asked + self._waiting
         self._asked = []
 
-    def _take(self, answers: Sequence[Settled], now: float) -> None:
+    def _idle(self) -> list[Stuck]:
+        if not self._stuck:
+            return []
+        moving = {id(ended) for ended in (*self._waiting, *self._asked)}
+        return [stuck for key, stuck in self._stuck.items() if key not in moving]
+
+    def _take(self, answers: Sequence[Answered], now: float) -> None:
         asked, self._asked = self._asked, []
         busy: list[Ended] = []
-        for ended, answer in zip(asked, answers, strict=True):
-            if answer.status is Status.BUSY:
-                busy.append(ended)
-            else:
+        for ended, answered in zip(asked, answers, strict=True):
+            answer, problem = answered.settled, answered.problem
+            if problem is not None and id(ended) not in self._stuck:
+                job = ended.held.job
+                self._events.emit(Problem(f"recording attempt {job.attempt} of job {job.job_id}", problem))
+            if answer.status is not Status.BUSY:
+                self._stuck.pop(id(ended), None)
                 self._emit(ended, answer)
                 self._settled(ended, answer)
+            elif problem is None:
+                busy.append(ended)
+            else:
+                before = self._stuck.get(id(ended))
+                wait = FIRST_WAIT_SECONDS if before is None else min(2 * before.wait, LONGEST_WAIT_SECONDS)
+                self._stuck[id(ended)] = Stuck(ended, now + wait, wait)
         if busy:
             self._waiting = busy + self._waiting
             self._retrying.not_before = now + 0.05
@@ -118,6 +161,17 @@ class Reports:
         )
 
 
+def _fitting(waiting: Sequence[Ended]) -> int:
+    """How many of them go together: those who saved most would take one statement long, and time is limited."""
+    count = files = 0
+    for ended in waiting[:BATCH]:
+        files += len(ended.held.artifacts)
+        if count and files > MOST_ARTIFACTS:
+            break
+        count += 1
+    return count
+
+
 def claimable_again(answer: Settled) -> bool:
     return answer.ok and answer.state in CLAIMABLE
 
@@ -129,12 +183,12 @@ class Settling:
         self._store = store
         self._worker = worker
 
-    def __call__(self, batch: list[Ended]) -> list[Settled]:
+    def __call__(self, batch: list[Ended]) -> list[Answered]:
         store = self._store()
-        known: dict[int, Settled] = {}
+        known: dict[int, Answered] = {}
         reports: dict[int, Report] = {}
         for place, ended in enumerate(batch):
-            finished = self._completed(store, ended) if ended.completed_in else None
+            finished = self._look(store, ended) if ended.completed_in else None
             if finished is not None:
                 known[place] = finished
             else:
@@ -142,14 +196,24 @@ class Settling:
         known |= dict(zip(reports, self._settle(store, list(reports.values())), strict=True))
         return [known[place] for place in range(len(batch))]
 
-    def _settle(self, store: Store, reports: list[Report]) -> list[Settled]:
+    def _settle(self, store: Store, reports: list[Report]) -> list[Answered]:
         try:
-            return store.settle(reports)
+            return [Answered(settled) for settled in store.settle(reports)]
         except StoreUnavailable:
             raise
         except Exception:
             # One report that cannot be stored must not keep its neighbours from being stored.
             return [_settle_one(store, report) for report in reports]
+
+    def _look(self, store: Store, ended: Ended) -> Answered | None:
+        try:
+            finished = self._completed(store, ended)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # a row that cannot be read: nobody's neighbours wait for it
+            job = ended.held.job
+            return Answered(Settled(job.job_id, job.attempt, Status.BUSY), _said(error))
+        return None if finished is None else Answered(finished)
 
     def _completed(self, store: Store, ended: Ended) -> Settled | None:
         """Did the task's own transaction commit? Then the job is no longer running under our attempt."""
@@ -168,11 +232,29 @@ def _after_rollback(ended: Ended) -> Outcome:
     return Failed(ROLLED_BACK) if succeeded else ended.outcome
 
 
-def _settle_one(store: Store, report: Report) -> Settled:
-    try:
-        return store.settle([report])[0]
-    except StoreUnavailable:
-        raise
-    except Exception as problem:
-        error = JobError("unstorable_result", str(problem), retryable=False)
-        return store.settle([replace(report, outcome=Failed(error))])[0]
+def _settle_one(store: Store, report: Report) -> Answered:
+    """As it is; else with less of it, until the store takes it; else not at all, for now."""
+    problem: str | None = None
+    for attempt in _ever_less(report):
+        try:
+            return Answered(store.settle([attempt(problem)])[0], problem)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            problem = problem or _said(error)
+    return Answered(Settled(report.job_id, report.attempt, Status.BUSY), problem)
+
+
+def _ever_less(report: Report) -> Iterator[Callable[[str | None], Report]]:
+    yield lambda _problem: report
+    if report.progress is not None:  # it is only for people to look at
+        yield lambda _problem: replace(report, progress=None)
+    bare = replace(report, progress=None, artifacts=())
+    if not isinstance(report.outcome, Succeeded):  # its result may be one of the files that are left out
+        yield lambda _problem: bare
+    yield lambda problem: replace(bare, outcome=Failed(JobError("unstorable_result", problem or "", retryable=False)))
+
+
+def _said(error: Exception) -> str:
+    """In characters that every database can hold."""
+    return (str(error) or type(error).__name__).encode("ascii", "backslashreplace").decode()

@@ -9,11 +9,10 @@ from typing import Any
 
 from holdfast.domain import durations
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.job import MAX_PAYLOAD_BYTES
 from holdfast.domain.outcome import JobError
 from holdfast.domain.spec import check_json, encode_json
 
-MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES
+MAX_RESULT_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 16 * 1024
 LEVELS = ("debug", "info", "warning", "error", "critical")
 KEY = b'"holdfast"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-MAX_LINE_BYTES = 2 * 1024 * 1024  # room for a result of 256 KiB written with \uXXXX escapes
+MAX_LINE_BYTES = 16 * 1024 * 1024  # room for a result of 4 MiB written with \uXXXX escapes
 KEPT_LINE_BYTES = 16 * 1024
 
 
@@ -27,12 +27,14 @@ class LineSplitter:
     """Splits a stream into lines and hands each one to `take`.
 
     `wants(chunk)` may say that a stretch of complete lines is of no interest: a program that prints a gigabyte is then
-    read at the speed of the pipe, not at the speed of Python.
+    read at the speed of the pipe, not at the speed of Python. With `messages`, a line that may be one is kept whole; of
+    any other no more is kept than is stored.
     """
 
-    def __init__(self, take: Callable[[Line], None], wants: Callable[[bytes], bool]) -> None:
+    def __init__(self, take: Callable[[Line], None], wants: Callable[[bytes], bool], *, messages: bool = True) -> None:
         self._take = take
         self._wants = wants
+        self._messages = messages
         self._rest = bytearray()
         self._cut = 0
 
@@ -53,9 +55,12 @@ class LineSplitter:
             self._end_line()
 
     def _append(self, data: bytes) -> None:
-        room = MAX_LINE_BYTES - len(self._rest)
+        room = self._most(bytes(self._rest[:1024]) + data[:1024]) - len(self._rest)
         self._rest += data[:room]
         self._cut += max(0, len(data) - room)
+
+    def _most(self, beginning: bytes) -> int:
+        return MAX_LINE_BYTES if self._messages and beginning.lstrip()[:1] in (b"", b"{") else KEPT_LINE_BYTES
 
     def _end_line(self) -> None:
         line = Line(bytes(self._rest), self._cut)

@@ -26,7 +26,7 @@ class Output:
         self.decision: Result | Snooze | Cancel | None = None  # the last one counts
         self.error: Error | None = None
         self.stdout = LineSplitter(self._take_stdout, self._wants_stdout)
-        self.stderr = LineSplitter(self._take_stderr, lambda _lines: not self._full)
+        self.stderr = LineSplitter(self._take_stderr, lambda _lines: not self._full, messages=False)
 
     def feed_stderr(self, chunk: bytes) -> None:
         self._tail += chunk[-ERROR_TAIL_BYTES:]

@@ -16,6 +16,7 @@ from typing import Any, assert_never
 
 from holdfast.domain import digests, durations
 from holdfast.domain.answers import Settled, Status, Verb
+from holdfast.domain.artifacts import INLINE_RESULT_BYTES, Artifact, check_artifact
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
@@ -37,9 +38,9 @@ from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import settle as sql
-from holdfast.stores.verbs import lost
+from holdfast.stores.verbs import artifacts, lost
+from holdfast.stores.verbs.beating import storable_progress
 
-MAX_RESULT_BYTES = 256 * 1024
 MAX_ERROR_TEXT = 16 * 1024
 # A locked row is asked for again after 2, 4, 8 … ms, a quarter of a second in all; then the answer is "busy".
 BUSY_TRIES = 7
@@ -57,6 +58,8 @@ class Checked:
     worker: str | None
     usage: dict[str, int]
     result: str | None
+    artifacts: tuple[Artifact, ...] = ()
+    progress: Any = None
 
     @property
     def verb(self) -> Verb:
@@ -112,7 +115,7 @@ def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str
 
 
 def _apply_once(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
-    if all(isinstance(report.outcome, Succeeded) for report in reports):
+    if all(isinstance(report.outcome, Succeeded) and not report.artifacts for report in reports):
         with database.statement() as transaction:
             return apply(transaction, reports)
     with database.transaction() as transaction:
@@ -129,6 +132,9 @@ def apply(transaction: Transaction, reports: Sequence[Checked]) -> dict[str, Set
         for report in reports
     )
     found = transaction.rows(sql.SETTLE, {"rows": f"[{encoded}]"})
+    if any(report.artifacts for report in reports):
+        applied = {row[0] for row in found}
+        artifacts.record(transaction, [a for report in reports if report.job_id in applied for a in report.artifacts])
     return {i: Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state in found}
 
 
@@ -159,6 +165,8 @@ def _encode(report: Checked, transition: Transition) -> str:
     outcome = report.outcome
     if isinstance(outcome, Succeeded):
         row["result_ref"] = outcome.result_ref
+    if report.progress is not None:
+        row["progress"] = report.progress
     return encode_row(row, outcome, transition, extra, report.result)
 
 
@@ -221,19 +229,22 @@ def check(report: Report) -> Checked:
     if isinstance(outcome, Succeeded) and outcome.result is not None:
         digest = digests.report_digest(outcome, field)
         result = encode_json(outcome.result)
-        if len(result.encode()) > MAX_RESULT_BYTES:
-            raise InvalidInput(field, f"is over the limit of {MAX_RESULT_BYTES:,} bytes of JSON; store it elsewhere")
+        if len(result.encode()) > INLINE_RESULT_BYTES:
+            raise InvalidInput(field, f"is over the limit of {INLINE_RESULT_BYTES:,} bytes of JSON; store it elsewhere")
     else:
         digest = digests.report_digest(outcome, field)
+    attempt = check_integer(report.attempt, "attempt", 0, 2**31 - 1)
     return Checked(
         job_id=job_id,
-        attempt=check_integer(report.attempt, "attempt", 0, 2**31 - 1),
+        attempt=attempt,
         digest=digests.token_digest(report.lease_token),
         report_digest=digest,
         outcome=outcome,
         worker=None if report.worker is None else storable_text(report.worker, MAX_NAME),
         usage={name: _figure(value, name) for name, value in report.usage.to_json().items()},
         result=result,
+        progress=storable_progress(report.progress),
+        artifacts=tuple(check_artifact(artifact, job_id, attempt) for artifact in report.artifacts),
     )
 
 

@@ -82,7 +82,7 @@ def test_an_outcome_that_json_cannot_hold_ends_the_job(sqlite_site: Site, flags:
 
         @app.task
         def large():
-            return "x" * 20_000_000
+            raise Permanent("x" * 20_000_000)
     """)
     jobs = [site.enqueue(task) for task in ("plain", "coroutine", "large")]
     site.drain("--processes", "1", *flags, timeout=20)

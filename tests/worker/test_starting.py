@@ -51,6 +51,16 @@ def test_heartbeat_that_does_not_fit_the_lease_ends_the_worker_with_2_and_the_ru
     assert "Take a heartbeat of at most" in worker.text()
 
 
+def test_files_that_could_never_be_kept_end_the_worker_with_2_and_the_way_out(site: Site) -> None:
+    """The app names the place, which only a runner can know; an unknown protocol is found in the same way."""
+    site.tasks("app = App(artifacts='memory://me:hunter2@jobs')\n" + NOTHING)
+    worker = site.worker("--processes", "1")
+    assert worker.wait(20) == 2, worker.text()
+    assert "memory://me:***@jobs: every process of a worker has a memory of its own" in worker.text()
+    assert "hunter2" not in worker.text()
+    assert site.store.workers() == []
+
+
 def test_app_and_worker_id_come_from_the_settings_and_the_totals_are_printed(site: Site) -> None:
     """The label is the user's, the random part never is; queues that nobody has ever used are fine."""
     site.tasks(NOTHING + "\n\n@app.task\nasync def gentle(): pass")

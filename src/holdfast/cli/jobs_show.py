@@ -11,6 +11,8 @@ import typer
 
 from holdfast.cli import output
 from holdfast.cli.ages import age, span
+from holdfast.cli.jobs_artifacts import described, print_artifacts
+from holdfast.cli.progress import progress_bar
 from holdfast.cli.session import Json, begin, opened
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.views import Refusal
@@ -28,15 +30,23 @@ def show(
         events = store.events(job_id)
         attempts = store.attempts(job_id)
         refusals = store.refusals(job_id)
+        saved = store.artifacts(job_id)
+        log_lines = store.count_logs(job_id)
     if session.json:
         columns = {item.name: getattr(job, item.name) for item in fields(Job)}
-        output.document({**columns, "events": events, "attempts": attempts, "refusals": refusals})
+        lists = {"events": events, "attempts": attempts, "refusals": refusals}
+        output.document({**columns, **lists, "log_lines": log_lines, "artifacts": [described(a) for a in saved]})
         return
     now = datetime.now(UTC)
     output.facts(_facts(job, now))
+    if log_lines:
+        output.line(f"\nlog lines: {log_lines:,} (holdfast jobs logs {job.id})", "dim")
     _print_events(events, now)
     _print_attempts(attempts, now)
     _print_refusals(refusals, now)
+    if saved:
+        output.line("\nartifacts", "bold")
+        print_artifacts(saved, now)
 
 
 def _facts(job: Job, now: datetime) -> list[tuple[str, object]]:
@@ -48,7 +58,7 @@ def _facts(job: Job, now: datetime) -> list[tuple[str, object]]:
         ("state", job.state),
         ("priority", job.priority or None),
         ("payload", _compact(job.payload)),
-        ("progress", _compact(job.progress)),
+        ("progress", progress_bar(job.progress)),
         ("result", _compact(job.result)),
         ("result ref", job.result_ref),
         ("last error", _error(job.last_error)),

@@ -52,3 +52,14 @@ def _parse_text(text: str, field: str) -> float:
     if not _WHOLE.fullmatch(text):
         raise InvalidInput(field, f"{_RULE}, got {text[:40]!r}")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+_SPOKEN = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def spoken(seconds: float) -> str:
+    """As people say it: rounded, in the largest unit of which there is at least one."""
+    for size, unit in _SPOKEN:
+        if seconds >= size:
+            return f"{round(seconds / size)} {unit}"
+    return f"{seconds * 1000:.0f} ms"

@@ -51,3 +51,25 @@ class LogLine:
             value["level"],
             value["fields"],
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LostLines:
+    """So many lines of an attempt were said and never stored: its worker had more to store than it may keep."""
+
+    attempt: int
+    count: int
+
+
+class Gaps:
+    """Lines are numbered from 1 and stored in order: a number that is missing is a line that was lost on its way."""
+
+    def __init__(self) -> None:
+        self._last = (0, 0)
+
+    def before(self, line: LogLine) -> LostLines | None:
+        """What is missing between the line that was seen last and this one."""
+        attempt, number = self._last
+        expected = number + 1 if attempt == line.attempt else 1
+        self._last = (line.attempt, line.number)
+        return LostLines(line.attempt, line.number - expected) if line.number > expected else None

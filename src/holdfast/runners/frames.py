@@ -3,7 +3,8 @@
 A job is named by its attempt id, `"<job id>.<attempt>"`: a job that comes back to the same worker is another one.
 
 supervisor → runner
-  run       {jobs: [job…]}                 queue these; a job has the fields of `job_to_json` below
+  run       {jobs: [job…], artifacts}      queue these; a job has the fields of `job_to_json` below; `artifacts` says
+                                           where they may save files (this database's part of that place), or is null
   cancel    {id, reason}                   stop this one: an async task is cancelled, a command gets TERM and then KILL,
                                            a function finds `ctx.cancelled` (or `ctx.lease_lost`) true
   lease_lost {id}                          only tell this one: it said that it goes on without a lease
@@ -11,7 +12,9 @@ supervisor → runner
   stop      {}                             take no more; when what has started is done, exit 0
 
 runner → supervisor
-  ready     {tasks: [TaskInfo…], database} the app is imported; `database` is the URL that `App(…)` names, or null
+  ready     {tasks: [TaskInfo…], schedules: {name: Declaration…}, database, artifacts}
+                                           the app is imported; `database` and `artifacts` are what `App(…)` names, or
+                                           null
   broken    {error, stack}                 it cannot be imported; the runner exits
   started   {id}
   done      {id, outcome, usage}           `domain/wire.py`; the outcome `{"kind": "completed_in"}` says that the task
@@ -20,6 +23,8 @@ runner → supervisor
   progress  {id, value}
   log       {id, lines: [LogLine as JSON…]}
   completing {id}                          `ctx.complete_in` was called: the job's row is locked by the task itself
+  saving    {id, name}                     what was saved under this name is about to be replaced: forget it
+  saved     {id, artifact}                 a file is written; it is recorded with the outcome, whatever that is
   returned  {ids}
 """
 
@@ -34,6 +39,7 @@ Frame = dict[str, Any]
 
 # The URL that was given as a flag to the worker travels in the environment: an argument would show it to everybody.
 DATABASE_FLAG = "HOLDFAST_RUNNER_DATABASE"
+ARTIFACTS_FLAG = "HOLDFAST_RUNNER_ARTIFACTS"
 
 COMPLETED_IN = {"kind": "completed_in"}
 

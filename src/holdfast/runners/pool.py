@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.domain.manifest import Kind, TaskInfo
+from holdfast.domain.schedule import Declaration
 from holdfast.runners.process import RunnerProcess, RunnerSpec
 
 FIRST_BACKOFF_SECONDS = 1.0
@@ -40,6 +41,7 @@ class Pool:
         self._started = started
         self._runners: list[RunnerProcess] = []
         self._tasks: dict[str, TaskInfo] | None = None
+        self.schedules: list[Declaration] = []
         self._failures = 0
         self._not_before = 0.0
 
@@ -59,8 +61,9 @@ class Pool:
     def tasks(self) -> dict[str, TaskInfo]:
         return self._tasks or {}
 
-    def learn(self, runner: RunnerProcess, tasks: list[TaskInfo]) -> None:
+    def learn(self, runner: RunnerProcess, tasks: list[TaskInfo], schedules: list[Declaration]) -> None:
         runner.ready = True
+        self.schedules = schedules
         self._tasks = {task.name: task for task in tasks}
         runner.tasks = frozenset(self._tasks)
         self._failures = 0

@@ -6,22 +6,29 @@ use, so that importing a module of tasks needs no database.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from holdfast.domain.artifacts import JSON
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id, check_name
-from holdfast.settings import Settings, read_settings
+from holdfast.domain.schedule import Declaration
+from holdfast.ports import ArtifactStore
+from holdfast.settings import Settings, artifacts_location, read_settings
 from holdfast.tasks.group import Registry
 from holdfast.tasks.handle import Handle
 from holdfast.tasks.home import AppStore
 from holdfast.tasks.options import Duration, positive_duration
+from holdfast.tasks.reading import decoded, read_artifact, result_artifact
+from holdfast.tasks.scheduled import Scheduled
 from holdfast.tasks.task import AnyTask
 
 if TYPE_CHECKING:
@@ -29,14 +36,24 @@ if TYPE_CHECKING:
 
 
 class App(Registry):
-    """`App()` follows the settings; `App("postgresql://…")` or `App(engine)` names the store."""
+    """`App()` follows the settings; `App("postgresql://…")` or `App(engine)` names the store, and
+    `App(artifacts="s3://…")` where the files that jobs save are kept."""
 
-    def __init__(self, store: str | Engine | None = None, *, lease: Duration | None = None, name: str = "app") -> None:
+    def __init__(
+        self,
+        store: str | Engine | None = None,
+        *,
+        lease: Duration | None = None,
+        name: str = "app",
+        artifacts: str | os.PathLike[str] | None = None,
+    ) -> None:
         super().__init__()
         self.name = check_name(name, "name")
         self._lease = None if lease is None else positive_duration(lease, "lease")
         self._location = _checked_location(store)
         self._opened: AppStore | None = None
+        self._files_location = _checked_files(artifacts)
+        self._files: ArtifactStore | None = None
         self._lock = threading.Lock()
 
     # tasks
@@ -48,6 +65,14 @@ class App(Registry):
     def manifest(self) -> list[TaskInfo]:
         """What a runner tells its supervisor."""
         return [task.info() for task in self._tasks.values()]
+
+    @property
+    def schedules(self) -> Mapping[str, Scheduled]:
+        return MappingProxyType(self._scheduled)
+
+    def declarations(self) -> list[Declaration]:
+        """The schedules of this app as a worker announces them."""
+        return [scheduled.declaration(name) for name, scheduled in self._scheduled.items()]
 
     def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None:
         super()._register(task, name, options)
@@ -82,15 +107,19 @@ class App(Registry):
         self._switch(_checked_location(store))
 
     @contextmanager
-    def borrowed_store(self, store: str | Engine) -> Iterator[AppStore]:
+    def borrowed_store(
+        self, store: str | Engine, artifacts: str | os.PathLike[str] | None = None
+    ) -> Iterator[AppStore]:
         """Use another store inside the block, as a test does; the app's own one stays open meanwhile."""
-        location = _checked_location(store)
+        location, files_location = _checked_location(store), _checked_files(artifacts)
         with self._lock:
-            own, own_location = self._opened, self._location
-            self._opened, self._location = None, location
+            own, own_location, own_files = self._opened, self._location, self._files_location
+            self._opened, self._location, self._files = None, location, None
+            self._files_location = files_location or own_files
         try:
             yield self.store
         finally:
+            self._files_location = own_files
             self._switch(own_location, own)
 
     def close(self) -> None:
@@ -100,6 +129,7 @@ class App(Registry):
     def _switch(self, location: str | Engine | None, opened: AppStore | None = None) -> None:
         with self._lock:
             previous, self._opened, self._location = self._opened, opened, location
+            self._files = None
         if previous is not None:
             previous.close()
 
@@ -116,6 +146,28 @@ class App(Registry):
     def _settings(self) -> Settings:
         return read_settings()
 
+    # files
+
+    @property
+    def artifact_store(self) -> ArtifactStore:
+        """Where this store's jobs keep their files."""
+        files = self._files
+        if files is None:
+            from holdfast.wiring import artifacts_root, open_artifacts
+
+            location = self._files_location or self._settings.artifacts_url
+            files = self._files = open_artifacts(artifacts_root(location, self.store.store_id()))
+        return files
+
+    @property
+    def named_artifacts(self) -> str | None:
+        """Where files are kept, if it was named here rather than in the settings."""
+        return self._files_location
+
+    def replace_artifacts(self, artifacts: str | os.PathLike[str]) -> None:
+        """Keep files elsewhere from now on, as a flag does."""
+        self._files_location, self._files = _checked_files(artifacts), None
+
     # jobs
 
     def handle(self, job_id: str) -> Handle[Any]:
@@ -124,9 +176,15 @@ class App(Registry):
         return Handle(self, Enqueued(job.id, False, job.state))
 
     def result_of(self, job: Job) -> Any:
-        """A job's result as its task's return annotation has it."""
+        """A job's result as its task's return annotation has it; bytes and text that were saved come as they are."""
+        value = job.result
+        if value is None and job.result_ref is not None:
+            artifact = result_artifact(job, self.store.artifacts(job.id))
+            value = decoded(artifact, read_artifact(self.artifact_store, artifact))
+            if artifact.media_type != JSON:
+                return value
         task = self._tasks.get(job.task)
-        return job.result if task is None else task.arguments.load_result(job.result)
+        return value if task is None else task.arguments.load_result(value)
 
     def work(self, *, until_empty: bool = True, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
         """Run jobs in this very process, for notebooks and tests; how many it ran."""
@@ -136,6 +194,10 @@ class App(Registry):
 
     def __repr__(self) -> str:
         return f"<App {self.name}, {len(self._tasks)} tasks>"
+
+
+def _checked_files(artifacts: Any) -> str | None:
+    return None if artifacts is None else artifacts_location(artifacts, "artifacts", Path.cwd())
 
 
 def _checked_location(store: Any) -> Any:

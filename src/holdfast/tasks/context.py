@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
 from holdfast.domain import durations
+from holdfast.domain.artifacts import Artifact, ArtifactRef
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.tasks.log_budget import LogBudget
+from holdfast.tasks.partial_line import PartialLine
+from holdfast.tasks.placing import place
 from holdfast.tasks.results import result_to_json
+from holdfast.tasks.saving import Saves
 
 LEASE_LOST = "lease_lost"
+LONGEST_NOTE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +100,16 @@ class Context:
         *,
         complete: Complete = _no_engine,
         budget: LogBudget | None = None,
+        saves: Saves | None = None,
     ) -> None:
         self.job = job
+        self.saves = saves  # for the engine
         self.completed_in = False
         self._channel = channel
         self._token = token
         self._complete = complete
-        self._budget = budget or LogBudget(job.id, job.attempt)
+        self.budget = budget or LogBudget(job.id, job.attempt)
+        self._partial_lines: dict[tuple[Stream, int], PartialLine] = {}
         self._stop = threading.Event()
         self._reasons: list[str] = []
         self._lease_lost = False
@@ -114,13 +124,38 @@ class Context:
         if total is not None:
             value["total"] = _number(total, "total")
         if note is not None:
-            value["note"] = str(note)
+            value["note"] = str(note)[:LONGEST_NOTE]
         self._channel.progress(value)
 
     def log(self, message: object, level: str = "info", **fields: Any) -> None:
         """A line kept with this attempt; beyond 10,000 lines or 1 MiB of text nothing more is kept."""
-        for line in self._budget.lines(Stream.LOG, str(message), str(level), fields):
+        self.keep(Stream.LOG, str(message), str(level), fields)
+
+    def keep(
+        self, stream: Stream, message: str, level: str | None = None, fields: dict[str, Any] | None = None
+    ) -> None:
+        """For the engine: a whole line of this attempt, wherever it was said."""
+        for line in self.budget.lines(stream, message, level, fields):
             self._channel.log(line)
+
+    def wrote(self, stream: Stream, text: str) -> None:
+        """For the engine: a piece of text that this job's code wrote; lines are kept when they are complete."""
+        key = (stream, threading.get_ident())  # threads that print at the same time do not mix their words
+        partial = self._partial_lines.get(key)
+        if partial is None:
+            partial = self._partial_lines.setdefault(key, PartialLine())
+        for line in partial.feed(text):
+            self.keep(stream, line)
+            if self.budget.spent:
+                return
+
+    def end_lines(self) -> None:
+        """For the engine: the job has ended, and so have the lines it was writing."""
+        while self._partial_lines:
+            with suppress(Exception):  # out of memory, say: how the job ended must be told all the same
+                (stream, _), partial = self._partial_lines.popitem()
+                if (rest := partial.rest()) is not None:
+                    self.keep(stream, rest)
 
     @property
     def cancelled(self) -> bool:
@@ -150,12 +185,29 @@ class Context:
         """The engine's word that another worker may have this job, to a task that goes on all the same."""
         self._lease_lost = True
 
+    def save(self, name: str, data: Any) -> ArtifactRef:
+        """Keep bytes, text or JSON as a file of this attempt, at once and whole; it is on record when the attempt ends,
+        however it ends. Return the reference, and it is the job's result."""
+        if self.saves is None:
+            raise ConfigurationError("ctx.save works only inside a job that a worker runs")
+        return self.saves.save(name, data)
+
+    async def asave(self, name: str, data: Any) -> ArtifactRef:
+        """The same without holding up the event loop."""
+        return await asyncio.to_thread(self.save, name, data)
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What this attempt has saved so far."""
+        return () if self.saves is None else self.saves.artifacts
+
     def complete_in(self, connection: Any, result: Any = None) -> None:
         """Finish this job in the user's own transaction: it has succeeded if and only if that commits."""
-        outcome = Succeeded(result_to_json(result))
+        outcome = place(Succeeded(result_to_json(result)), self.saves)
         # Said first: from the next statement on the job's row is locked, and its heartbeat would wait for it.
         self._channel.completing()
-        self._complete(connection, Report(self.job.id, self.job.attempt, self._token, outcome))
+        saved = () if self.saves is None else self.saves.seal()
+        self._complete(connection, Report(self.job.id, self.job.attempt, self._token, outcome, artifacts=saved))
         self.completed_in = True
 
 
@@ -178,6 +230,10 @@ def current() -> Context:
 
 def current_or_none() -> Context | None:
     return _current.get()
+
+
+# The same without the cost of a call in Python, for who asks at every print.
+find_current: Callable[[], Context | None] = _current.get
 
 
 class entered:

@@ -6,14 +6,18 @@ import asyncio
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 from holdfast.domain import durations
 from holdfast.domain.answers import Operated
+from holdfast.domain.artifacts import Artifact
 from holdfast.domain.errors import JobCancelled, JobFailed, NotFound, StoreUnavailable
 from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.lifecycle import TERMINAL, State
+from holdfast.domain.logs import LogLine
+from holdfast.tasks.following import follow, said
 from holdfast.tasks.home import Home
+from holdfast.tasks.reading import find_artifact, read_artifact
 
 R = TypeVar("R")
 
@@ -34,6 +38,19 @@ class Handle(Generic[R]):
         """The job as it is stored now."""
         return self._home.store.job(self.id)
 
+    def progress(self) -> dict[str, Any] | None:
+        """How far the job is, as it said last: done, and total and note if it gave them."""
+        said: dict[str, Any] | None = self.job().progress
+        return said
+
+    def logs(self, attempt: int | None = None) -> list[LogLine]:
+        """What the job has said until now, of one attempt or of all, in order."""
+        return [line for line in said(self._home.store, self.id, attempt) if isinstance(line, LogLine)]
+
+    def follow(self, attempt: int | None = None) -> Iterator[LogLine]:
+        """The same, and then what comes, until the job ends."""
+        return (line for line in follow(self._home.store, self.id, attempt) if isinstance(line, LogLine))
+
     def result(self, timeout: float | str | timedelta | None = None) -> R:
         """Wait for the job to end: its result, or JobFailed, JobCancelled, or TimeoutError when it takes longer."""
         job = self.job()
@@ -51,7 +68,24 @@ class Handle(Generic[R]):
                 break
             await asyncio.sleep(wait)
             job = await asyncio.to_thread(self.job)
-        return self._outcome(job, timeout)
+        if job.result_ref is None:
+            return self._outcome(job, timeout)
+        return await asyncio.to_thread(self._outcome, job, timeout)  # a file is read
+
+    def artifacts(self) -> list[Artifact]:
+        """The files that its attempts saved, failed ones too; an attempt's are there when it has ended."""
+        return self._home.store.artifacts(self.id)
+
+    def read(self, name: str, attempt: int | None = None) -> bytes:
+        """What was saved under this name, by the last attempt that did unless one is named."""
+        return read_artifact(self._home.artifact_store, self._artifact(name, attempt))
+
+    def open(self, name: str, attempt: int | None = None) -> BinaryIO:
+        """The same as a file, for what is too large to have in memory at once. Its SHA-256 is the reader's to check."""
+        return self._home.artifact_store.open(self._artifact(name, attempt).reference)
+
+    def _artifact(self, name: str, attempt: int | None) -> Artifact:
+        return find_artifact(self.id, self.artifacts(), name, attempt)
 
     def cancel(self) -> bool:
         """Cancel the job, or ask for it if it is running; False when it has succeeded or failed before."""

@@ -14,6 +14,7 @@ from holdfast.domain.spec import check_json, encode_json
 
 MAX_LINES = 10_000
 MAX_BYTES = 1024 * 1024
+MAX_LINE = 64 * 1024 - 100  # characters; with the remark about its end a line fits what a store takes
 
 
 def _now() -> datetime:
@@ -37,15 +38,13 @@ class LogBudget:
         self._max_lines = max_lines
         self._max_bytes = max_bytes
         self._clock = clock
-        self._lock = threading.Lock()
+        # A signal handler or a finaliser that prints may run while its own thread is in here.
+        self._lock = threading.RLock()
         self._number = 0
         self._bytes = 0
-        self._spent = False
-
-    @property
-    def spent(self) -> bool:
-        """True once the marker has been given out: nothing that is said from here on is kept."""
-        return self._spent
+        # True once the marker has been given out: nothing that is said from here on is kept. A plain attribute, because
+        # it is asked for every print of a job that goes on printing.
+        self.spent = False
 
     def lines(
         self, stream: Stream, message: str, level: str | None = None, fields: dict[str, Any] | None = None
@@ -53,13 +52,13 @@ class LogBudget:
         """The line to keep; with the marker behind it, or the marker alone, or nothing, when the budget is used up."""
         if self.spent:
             return []
-        text = _storable(message)
+        text = _storable(message if len(message) <= MAX_LINE else _cut(message))
         extra = _as_json(fields or {})
         with self._lock:
             return self._take(stream, text, level, extra)
 
     def _take(self, stream: Stream, text: str, level: str | None, fields: dict[str, Any]) -> list[LogLine]:
-        if self._spent:
+        if self.spent:
             return []
         if self._number >= self._max_lines:
             return [self._marker(f"{self._max_lines:,} lines")]
@@ -78,9 +77,19 @@ class LogBudget:
         return LogLine(self._job_id, self._attempt, self._number, self._clock(), stream, text, level, fields)
 
     def _marker(self, limit: str) -> LogLine:
-        self._spent = True
+        self.spent = True
         text = f"cut here: an attempt keeps at most {limit}; what it said after this was not kept"
         return self._line(Stream.LOG, text, "warning", {"truncated": True})
+
+
+def with_remark(text: str, cut: int) -> str:
+    """The start of a line, and how much of it is missing."""
+    return f"{text} … [{cut:,} more characters of this line cut]" if cut else text
+
+
+def _cut(text: str) -> str:
+    # Twice is not cut again: what comes with a remark already is a little longer than a line may be.
+    return text if len(text) <= MAX_LINE + 100 else with_remark(text[:MAX_LINE], len(text) - MAX_LINE)
 
 
 def _storable(text: str) -> str:

@@ -74,7 +74,7 @@ def fresh_store(app: App, directory: Path | None = None) -> Iterator[Jobs]:
 
 
 def _on(app: App, folder: Path) -> AbstractContextManager[object]:
-    return app.borrowed_store(f"sqlite:///{folder / 'holdfast.db'}")
+    return app.borrowed_store(f"sqlite:///{folder / 'holdfast.db'}", folder / "artifacts")
 
 
 def _name(task: AnyTask | str) -> str:

@@ -28,6 +28,7 @@ class Hand:
         self._leases = leases  # how many this worker holds, whatever they are doing
         self._jobs: deque[Held] = deque()
         self._asked_back: set[int] = set()  # pids of runners that run something slow
+        self.artifacts: str | None = None  # where jobs may save files; known once the store is
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -102,7 +103,7 @@ class Hand:
             held.runner = runner
             batches.setdefault(runner, []).append(held.job)
         for runner, jobs in batches.items():
-            runner.run(jobs)
+            runner.run(jobs, self.artifacts)
         self._jobs = kept
 
     def _runner_for(self, held: Held, batches: dict[RunnerProcess, list[Claimed]]) -> RunnerProcess | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.domain.answers import Beat, Beaten, Status
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.events import Beats, Events
 from holdfast.ports import Store
 from holdfast.worker.desk import Desk, Refusal
@@ -15,7 +15,7 @@ from holdfast.worker.part import NEVER
 from holdfast.worker.retrying import Retrying
 
 BUSY_AGAIN_SECONDS = 1.0
-PROGRESS_EVERY_SECONDS = 1.0
+PROGRESS_EVERY_SECONDS = 1.0  # for all jobs together: people look at it, and it must not cost more than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Heartbeats:
         self._heard = heard
         self._retrying = retrying
         self._asked = _Asked(0.0, ())
+        self._progress_at = 0.0
         self._desk: Desk[list[Beat], list[Beaten]] = Desk("heartbeats", lambda beats: _beat(store(), beats), ring)
 
     def step(self, now: float) -> None:
@@ -47,20 +48,27 @@ class Heartbeats:
             again = self._retrying.failed(now, answer.error)
             for held in self._asked.held:
                 self._book.beat_again(held, again)
+                self._not_told(held)
         elif answer is not None:
             self._retrying.worked(now)
             self._take(answer, now)
-        if not self._desk.busy and now >= self._retrying.not_before and (due := self._book.due_beats(now)):
-            self._ask(due, now)
+        if not self._desk.busy and now >= self._retrying.not_before:
+            self._ask_for(self._book.due_beats(now, with_progress=now >= self._progress_at), now)
 
     def wake_at(self) -> float:
-        return NEVER if self._desk.busy else max(self._book.next_beat, self._retrying.not_before)
+        if self._desk.busy:
+            return NEVER
+        progress_at = self._progress_at if self._book.progress_waits else NEVER
+        return max(min(self._book.next_beat, progress_at), self._retrying.not_before)
 
     def close(self) -> None:
         self._desk.close()
 
-    def _ask(self, due: list[Held], now: float) -> None:
+    def _ask_for(self, due: list[Held], now: float) -> None:
+        if not due:
+            return
         self._asked = _Asked(now, tuple(due))
+        self._progress_at = now + PROGRESS_EVERY_SECONDS
         beats = [held.beat() for held in due]
         for held in due:
             held.progress_waits = False
@@ -77,13 +85,20 @@ class Heartbeats:
             # Soon again also then: once that transaction has rolled back, only a renewed lease keeps the reaper away.
             if answer.status is Status.BUSY:
                 self._book.beat_again(held, now + min(BUSY_AGAIN_SECONDS, held.beat_every))
+                self._not_told(held)
             self._heard(held, answer)
         self._events.emit(Beats(len(answers), now - sent_at, min(margins, default=0.0)))
+
+    def _not_told(self, held: Held) -> None:
+        """It goes with the next heartbeat, or with the report."""
+        held.progress_waits = held.progress is not None
 
 
 def _beat(store: Store, beats: list[Beat]) -> list[Beaten]:
     try:
         return store.heartbeat(beats)
-    except InvalidInput:
+    except StoreUnavailable:
+        raise
+    except Exception:
         # Some task's progress cannot be stored. It is only for people to look at, and must cost nobody a lease.
         return store.heartbeat([replace(beat, progress=None) for beat in beats])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat, Status
@@ -19,9 +20,12 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.outcome import Outcome, Released, Report, Usage
 from holdfast.ports import Store
+from holdfast.runners.child.capture import captured
 from holdfast.runners.command import CommandRun
 from holdfast.tasks.context import Context, JobInfo
 from holdfast.tasks.execute import call, outcome_of, outcome_of_error
+from holdfast.tasks.placing import placed
+from holdfast.tasks.saving import Saves
 from holdfast.tasks.task import CommandTask
 from holdfast.wiring import complete_in
 from holdfast.worker.identity import worker_id
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from holdfast.tasks.app import App
 
 POLL_SECONDS = 0.2
+LOOK_SECONDS = 0.5  # how often what a running job said is taken to the store
+LINES_AT_ONCE = 1_000
 
 
 def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
@@ -52,40 +58,54 @@ def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = N
 
 
 class _Channel:
-    """Progress goes with the next heartbeat, log lines with the end of the job."""
+    """Progress and log lines wait here until the thread beside the job takes them to the store."""
 
     def __init__(self) -> None:
         self.value: dict[str, Any] | None = None
-        self.lines: list[LogLine] = []
+        self._lines: list[LogLine] = []
 
     def progress(self, value: dict[str, Any]) -> None:
         self.value = value
 
     def log(self, line: LogLine) -> None:
-        self.lines.append(line)
+        self._lines.append(line)
 
     def completing(self) -> None:
         pass
 
+    def take_progress(self) -> dict[str, Any] | None:
+        value, self.value = self.value, None
+        return value
+
+    def store_lines(self, store: Store) -> None:
+        """One caller at a time; a job may go on talking meanwhile."""
+        while lines := self._lines[:LINES_AT_ONCE]:
+            store.append_logs(lines)
+            del self._lines[: len(lines)]
+
 
 def _run(app: App, store: Store, worker: str, job: Claimed) -> None:
     channel = _Channel()
-    context = Context(JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in)
+    saves = Saves(job.job_id, job.attempt, lambda: app.artifact_store)
+    context = Context(JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in, saves=saves)
     over = threading.Event()
     beating = threading.Thread(target=_beat, args=(store, worker, job, context, channel, over), daemon=True)
     beating.start()
     started = time.monotonic()
     outcome: Outcome = Released("interrupted")
     try:
-        outcome = _outcome(app, context, channel)
+        outcome = placed(_outcome(app, context, channel), saves)
     finally:
         over.set()
         beating.join()
         if not context.completed_in or not _finished(store, job):
             usage = Usage(duration_ms=int((time.monotonic() - started) * 1000))
-            store.settle([Report(job.job_id, job.attempt, job.lease_token, outcome, worker, usage)])
-        if channel.lines:
-            store.append_logs(channel.lines)
+            progress = channel.take_progress()
+            saves.close()
+            saved = saves.artifacts
+            report = Report(job.job_id, job.attempt, job.lease_token, outcome, worker, usage, progress, saved)
+            store.settle([report])
+        channel.store_lines(store)
 
 
 def _outcome(app: App, context: Context, channel: _Channel) -> Outcome:
@@ -101,7 +121,9 @@ def _outcome(app: App, context: Context, channel: _Channel) -> Outcome:
         )
         return run.run().outcome
     try:
-        return outcome_of(task, call(task, context))
+        with captured(context):
+            value = call(task, context)
+        return outcome_of(task, value)
     except Exception as error:
         return outcome_of_error(task, error)
 
@@ -112,11 +134,18 @@ def _finished(store: Store, job: Claimed) -> bool:
 
 
 def _beat(store: Store, worker: str, job: Claimed, context: Context, channel: _Channel, over: threading.Event) -> None:
-    while not over.wait(job.lease_seconds / 3):
+    every = job.lease_seconds / 3
+    beat_at = time.monotonic() + every
+    while not over.wait(min(LOOK_SECONDS, max(0.0, beat_at - time.monotonic()))):
+        with suppress(HoldfastError):  # they are kept for the next time
+            channel.store_lines(store)
+        if channel.value is None and time.monotonic() < beat_at:
+            continue
+        beat_at = time.monotonic() + every
         try:
-            answer = store.heartbeat([Beat(job.job_id, job.attempt, job.lease_token, worker, channel.value)])[0]
+            beat = Beat(job.job_id, job.attempt, job.lease_token, worker, channel.take_progress())
+            answer = store.heartbeat([beat])[0]
         except HoldfastError:  # the store is away, or cannot hold that progress: it is only for people to look at
-            channel.value = None
             continue
         if answer.status is Status.REFUSED:
             context.request_cancel("lease_lost")

@@ -1,24 +1,30 @@
-"""Lines that jobs said, stored about once a second in one statement, however many there are.
+"""Lines that jobs said, on their way to the store: one statement at a time, at a bounded rate.
 
-Runners cap each attempt (see `tasks/log_budget.py`). Here the total is bounded too: while the store is away, old lines
-give way, because a worker's memory must not grow with an outage.
+Runners cap each attempt (see `tasks/log_budget.py`). Here the total is bounded too. A batch leaves at most ten times a
+second and holds at most a thousand lines, so a worker stores at most 10,000 lines a second; a quiet job's line leaves
+at once, the next ones half a second later together. What has to wait is kept in a bounded buffer: when it is full,
+because the store is away or a whole fleet is chatty, the oldest lines give way. Lines are numbered, so readers see the
+gap and say how many are missing.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.logs import LogLine
 from holdfast.ports import Store
 from holdfast.worker.desk import Desk, Refusal
 from holdfast.worker.part import NEVER
 from holdfast.worker.retrying import Retrying
 
-EVERY_SECONDS = 1.0
+EVERY_SECONDS = 0.5
+BACKLOG_EVERY_SECONDS = 0.1
 BATCH = 1_000
-MOST_BYTES = 4 * 1024 * 1024
-_LINE_BYTES = 200
+BATCH_BYTES = 1024 * 1024
+MOST_BYTES = 16 * 1024 * 1024
+_LINE_BYTES = 250
 
 
 class JobLogs:
@@ -29,11 +35,7 @@ class JobLogs:
         self._due_at = 0.0
         self._retrying = retrying
 
-        def append(lines: list[LogLine]) -> int:
-            store().append_logs(lines)
-            return len(lines)
-
-        self._desk: Desk[list[LogLine], int] = Desk("logs", append, ring)
+        self._desk: Desk[list[LogLine], int] = Desk("logs", lambda lines: _append(store(), lines), ring)
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._asked)
@@ -41,16 +43,28 @@ class JobLogs:
     def add(self, lines: list[LogLine]) -> None:
         self._waiting.extend(lines)
         self._bytes += sum(map(_weight, lines))
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self._bytes > MOST_BYTES and self._waiting:
             self._bytes -= _weight(self._waiting.popleft())
 
     def step(self, now: float) -> None:
         self._take(now)
         if self._waiting and not self._desk.busy and now >= max(self._due_at, self._retrying.not_before):
-            self._asked = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
-            self._bytes -= sum(map(_weight, self._asked))
-            self._due_at = now + (0.0 if self._waiting else EVERY_SECONDS)
+            self._asked = self._batch()
+            self._due_at = now + (BACKLOG_EVERY_SECONDS if self._waiting else EVERY_SECONDS)
             self._desk.ask(self._asked)
+
+    def _batch(self) -> list[LogLine]:
+        batch: list[LogLine] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH and size < BATCH_BYTES:
+            line = self._waiting.popleft()
+            size += _weight(line)
+            batch.append(line)
+        self._bytes -= size
+        return batch
 
     def _take(self, now: float) -> None:
         answer = self._desk.take()
@@ -58,6 +72,7 @@ class JobLogs:
             self._waiting.extendleft(reversed(self._asked))
             self._bytes += sum(map(_weight, self._asked))
             self._asked = []
+            self._make_room()
             self._retrying.failed(now, answer.error)
         elif answer is not None:
             self._asked = []
@@ -73,6 +88,31 @@ class JobLogs:
 
     def close(self) -> None:
         self._desk.close()
+
+
+def _append(store: Store, lines: list[LogLine]) -> int:
+    """How many were stored. A line that no store takes leaves a gap; it must not hold up all that follow."""
+    try:
+        store.append_logs(lines)
+    except StoreUnavailable:
+        raise
+    except Exception:
+        stored = 0 if len(lines) == 1 else sum(_append_some(store, lines))
+        if stored == 0:  # it is not the lines
+            raise
+        return stored
+    return len(lines)
+
+
+def _append_some(store: Store, lines: list[LogLine]) -> Iterator[int]:
+    half = len(lines) // 2
+    for part in (lines[:half], lines[half:]):
+        try:
+            yield _append(store, part)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            yield 0
 
 
 def _weight(line: LogLine) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat
+from holdfast.domain.artifacts import Artifact
 from holdfast.domain.job import Claimed
 from holdfast.domain.manifest import OnLostLease, TaskInfo
 from holdfast.domain.outcome import Outcome
@@ -42,6 +43,7 @@ class Held:
     progress: Any = None
     progress_waits: bool = False
     completing: bool = False
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
     # What is to be done about it, and when.
     limit_at: float = _NEVER
     kill_at: float = _NEVER
@@ -85,6 +87,11 @@ class Held:
         last_chance = job.failures + job.crashes + 1 >= job.max_attempts or job.max_crashes <= 1
         return job.crashes == 0 and job.source is None and not last_chance
 
+    @property
+    def has_news(self) -> bool:
+        """Progress that is worth a heartbeat of its own; what has ended tells it with its report."""
+        return self.progress_waits and not self.reported
+
     def beat(self) -> Beat:
         progress = self.progress if self.progress_waits else None
         return Beat(self.job.job_id, self.job.attempt, self.job.lease_token, progress=progress)
@@ -96,6 +103,7 @@ class LeaseBook:
         self._held: dict[str, Held] = {}
         self._next_check = _NEVER
         self._next_beat = _NEVER
+        self.progress_waits = False  # some job has said how far it is, and the store has not heard it
 
     def __len__(self) -> int:
         return len(self._held)
@@ -132,19 +140,29 @@ class LeaseBook:
     def next_beat(self) -> float:
         return self._next_beat if self._held else _NEVER
 
-    def due_beats(self, now: float) -> list[Held]:
-        """Everything whose turn comes within half a period joins in: one statement for all."""
-        if now < self._next_beat:
+    def due_beats(self, now: float, *, with_progress: bool = False) -> list[Held]:
+        """Everything whose turn comes within half a period joins in: one statement for all. With progress, also what
+        has some to tell; it is a heartbeat like any other."""
+        if now < self._next_beat and not (with_progress and self.progress_waits):
             return []
         for held in self._held.values():
             if held.reported:
                 # Its report is on the way and ends the lease; only where that takes long does it need another beat.
                 held.beat_at = max(held.beat_at, held.confirmed_at + held.job.lease_seconds / 2 + held.beat_every / 2)
-        due = [held for held in self._held.values() if not held.lost and held.beat_at - held.beat_every / 2 <= now]
+        due = [
+            held
+            for held in self._held.values()
+            if not held.lost and (held.beat_at - held.beat_every / 2 <= now or (with_progress and held.has_news))
+        ]
+        self.progress_waits = self.progress_waits and not with_progress
         for held in due:
             held.beat_at = now + held.beat_every
         self._plan_beats()
         return due
+
+    def said_progress(self, held: Held, value: Any) -> None:
+        held.progress, held.progress_waits = value, True
+        self.progress_waits = True
 
     def beat_again(self, held: Held, at: float) -> None:
         held.beat_at = min(held.beat_at, at)

@@ -13,18 +13,19 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.domain.answers import Beaten, Settled, Status
+from holdfast.domain.artifacts import Artifact
 from holdfast.domain.events import Events, LeaseGone, Problem, RunMoved, RunnerEnded
 from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Succeeded, Usage
+from holdfast.domain.schedule import Declaration
 from holdfast.domain.wire import outcome_from_json, usage_from_json
 from holdfast.domain.worker_states import RunState
 from holdfast.runners.frames import COMPLETED_IN, Frame
 from holdfast.runners.pool import Pool
 from holdfast.runners.process import Exit, RunnerProcess
 from holdfast.worker.hand import Hand
-from holdfast.worker.heartbeats import PROGRESS_EVERY_SECONDS
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pace import Pace
 from holdfast.worker.part import NEVER
@@ -48,6 +49,7 @@ class Runs:
         self.draining = False
         self.broken: Frame | None = None
         self.database_url: str | None = None  # as the app itself names it
+        self.artifacts_url: str | None = None
         self._events = events
         self._report = report
         self._log = log
@@ -75,8 +77,9 @@ class Runs:
     def hear(self, runner: RunnerProcess, frame: Frame, now: float) -> None:
         match frame["t"]:
             case "ready":
-                self.pool.learn(runner, [TaskInfo.from_json(task) for task in frame["tasks"]])
-                self.database_url = frame["database"]
+                schedules = [Declaration.from_json(name, value) for name, value in frame["schedules"].items()]
+                self.pool.learn(runner, [TaskInfo.from_json(task) for task in frame["tasks"]], schedules)
+                self.database_url, self.artifacts_url = frame["database"], frame["artifacts"]
             case "broken":
                 self.broken = frame
                 self._events.emit(Problem("importing the app", frame["error"], frame["stack"]))
@@ -94,12 +97,16 @@ class Runs:
             case "done":
                 self._heard_done(runner, held, frame)
             case "progress":
-                held.progress, held.progress_waits = frame["value"], True
-                self.book.beat_again(held, max(now, held.beat_at - held.beat_every + PROGRESS_EVERY_SECONDS))
+                self.book.said_progress(held, frame["value"])
             case "log":
                 self._log([LogLine.from_json(line) for line in frame["lines"]])
             case "completing":
                 held.completing = True
+            case "saving":
+                held.artifacts.pop(frame["name"], None)
+            case "saved":
+                artifact = Artifact.from_json(held.job.job_id, held.job.attempt, frame["artifact"])
+                held.artifacts[artifact.name] = artifact
             case other:
                 raise ValueError(f"a runner said {other!r}")
 

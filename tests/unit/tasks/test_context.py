@@ -11,7 +11,7 @@ from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.tasks.context import Context, JobInfo, entered
-from holdfast.tasks.log_budget import LogBudget
+from holdfast.tasks.log_budget import MAX_LINE, LogBudget
 
 JOB = JobInfo(id="01890a5d-ac96-774b-bcce-b302099a8057", task="run", attempt=3)
 
@@ -115,8 +115,14 @@ def test_the_default_caps(context: Context, channel: Recorder) -> None:
     for _ in range(10_002):
         context.log("x")
     assert len(channel.said) == 10_001
-    other = LogBudget(JOB.id, 1)
-    assert len(other.lines(Stream.LOG, "x" * 2_000_000)[0].message) == 1024 * 1024
+
+
+def test_a_very_long_line_is_cut_and_says_so() -> None:
+    budget = LogBudget(JOB.id, 1)
+    [line] = budget.lines(Stream.LOG, "x" * 2_000_000)
+    assert line.message.startswith("x" * MAX_LINE)
+    assert line.message.endswith(f" … [{2_000_000 - MAX_LINE:,} more characters of this line cut]")
+    assert len(line.message) <= 64 * 1024, "the store would cut it again"
 
 
 def test_many_threads_share_one_budget() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from time import sleep
 from typing import Any
 
+from holdfast.domain.artifacts import Artifact
 from holdfast.domain.logs import LogLine
 from holdfast.runners.child import messages
 from holdfast.runners.child.link import Link
+from holdfast.tasks.turn import Turn
 
 FLUSH_SECONDS = 0.1
 FLUSH_LINES = 100
@@ -21,7 +24,7 @@ class Outbox:
     def __init__(self, link: Link) -> None:
         self.link = link
         # Held while sending: whoever gets it next knows that what was taken before is also written.
-        self.lock = threading.Lock()
+        self.lock = Turn()
         self._waiting: set[JobChannel] = set()
         self._something = threading.Event()
         self._thread: threading.Thread | None = None
@@ -46,7 +49,7 @@ class Outbox:
                     self.link.send(data)
 
     def _renew_lock(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Turn()
 
 
 class JobChannel:
@@ -63,19 +66,33 @@ class JobChannel:
         self._is_closed = False
 
     def progress(self, value: dict[str, Any]) -> None:
+        if self._outbox.lock.is_mine:  # what it interrupted, or the job's end, sends it
+            self._progress = value
+            return
         with self._outbox.lock:
             if not self._is_closed:
                 self._progress = value
                 self._mark()
 
     def log(self, line: LogLine) -> None:
+        if self._outbox.lock.is_mine:
+            self._lines.append(line)
+            return
         with self._outbox.lock:
             if self._is_closed:
                 return
             self._lines.append(line)
             self._mark()
-            if len(self._lines) >= FLUSH_LINES:
+            if len(self._lines) >= FLUSH_LINES and not self._outbox.link.is_sending_here:
                 self._outbox.link.send(self.take())
+
+    def saved(self, name: str, artifact: Artifact | None) -> None:
+        """At once, so that it is known however the job ends."""
+        self._outbox.link.send(messages.saved(self._attempt_id, name, artifact))
+
+    def later(self, action: Callable[[], object]) -> bool:
+        """True: a signal handler asks that has interrupted its own thread in sending; it is done right after that."""
+        return self._outbox.link.turn.later(action)
 
     def completing(self) -> None:
         self._outbox.link.send(messages.frame("completing", id=self._attempt_id))

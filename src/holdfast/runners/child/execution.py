@@ -14,6 +14,7 @@ from holdfast.runners.command import CommandRun
 from holdfast.runners.endings import ending
 from holdfast.runners.usage import Meter
 from holdfast.tasks.execute import acall, call, outcome_of, outcome_of_error
+from holdfast.tasks.placing import needs_a_file, placed
 from holdfast.tasks.task import AnyTask, CommandTask
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -39,13 +40,16 @@ class Executor:
     def knows(self, work: Work) -> bool:
         return work.job.task in self.tasks
 
+    def is_command(self, work: Work) -> bool:
+        return isinstance(self.tasks[work.job.task], CommandTask)
+
     def run(self, work: Work) -> Done:
         task = self.tasks[work.job.task]
         meter = Meter(self.cpu_clock)
         if isinstance(task, CommandTask):
             return self._run_command(task, work, meter)
         try:
-            outcome = outcome_of(task, call(task, work.context))
+            outcome = placed(outcome_of(task, call(task, work.context)), work.context.saves)
         except MemoryError:
             return _out_of_memory(work, meter)
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: a job does not end this process
@@ -59,6 +63,10 @@ class Executor:
         meter = Meter(None)
         try:
             outcome = outcome_of(task, await acall(task, work.context))
+            if needs_a_file(outcome):
+                outcome = await asyncio.to_thread(placed, outcome, work.context.saves)
+            else:
+                outcome = placed(outcome, work.context.saves)
         except asyncio.CancelledError as error:
             reason = work.context.cancel_reason
             if reason is not None:
@@ -83,9 +91,10 @@ class Executor:
         work.wake = run.wake
         try:
             end = run.run()
+            outcome = placed(end.outcome, work.context.saves)
         except Exception as error:
             return _done(work, outcome_of_error(task, error), meter.read())
-        return _done(work, end.outcome, meter.read() | end.usage)
+        return _done(work, outcome, meter.read() | end.usage)
 
 
 def _out_of_memory(work: Work, meter: Meter) -> Done:
@@ -102,6 +111,9 @@ def stopped_before_start(work: Work) -> bytes:
 
 
 def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool = False) -> Done:
+    work.context.end_lines()
+    if work.context.saves is not None:
+        work.context.saves.close()
     said = work.channel.close()
     last = messages.completed_in if work.context.completed_in else messages.done
     try:

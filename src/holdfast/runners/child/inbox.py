@@ -60,6 +60,11 @@ class Inbox:
     def active(self, attempt_id: str) -> Work | None:
         return self._active.get(attempt_id)
 
+    def only_active(self) -> Work | None:
+        """The job that runs here, if it is the only one."""
+        active = list(self._active.values())
+        return active[0] if len(active) == 1 else None
+
     @property
     def is_closed(self) -> bool:
         return self._is_closed

@@ -12,13 +12,14 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.manifest import Kind
 from holdfast.runners.child import loading, messages
 from holdfast.runners.child.arguments import Arguments, parse
+from holdfast.runners.child.capture import Capture
 from holdfast.runners.child.execution import Executor, flush_standard_streams
 from holdfast.runners.child.link import Link
 from holdfast.runners.child.loop import LoopServer
 from holdfast.runners.child.process import become_runner
 from holdfast.runners.child.service import Server, Service
 from holdfast.runners.child.threads import ThreadServer
-from holdfast.runners.frames import DATABASE_FLAG
+from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
 
 EXIT_BROKEN = 2
 _LONGEST_GOODBYE_SECONDS = 2.0
@@ -42,13 +43,17 @@ def _server(arguments: Arguments, link: Link) -> Server:
         app = loading.load(arguments.app)
         if flag := os.environ.get(DATABASE_FLAG):
             app.replace_store(flag)
-        manifest = app.manifest()
+        if flag := os.environ.get(ARTIFACTS_FLAG):
+            app.replace_artifacts(flag)
+        manifest, schedules = app.manifest(), app.declarations()
     except (loading.Broken, HoldfastError) as error:  # the second one: the database flag makes no sense
         link.send(messages.frame("broken", error=str(error), stack=getattr(error, "stack", None)))
         flush_standard_streams()
         os._exit(EXIT_BROKEN)
     service = Service(link, Executor(app.tasks, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
-    link.send(messages.ready(manifest, app.named_store))
+    # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
+    Capture(service.only_context).install()
+    link.send(messages.ready(manifest, schedules, app.named_store, app.named_artifacts))
     kind = LoopServer if arguments.kind is Kind.ASYNC else ThreadServer
     return kind(service, arguments.slots)
 

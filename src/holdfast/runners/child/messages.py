@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from holdfast.domain.artifacts import Artifact
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Outcome, Succeeded
+from holdfast.domain.schedule import Declaration
 from holdfast.domain.wire import outcome_to_json
 from holdfast.runners.frames import COMPLETED_IN
 
@@ -44,5 +46,17 @@ def logged(attempt_id: str, lines: list[LogLine]) -> bytes:
     return frame("log", id=attempt_id, lines=[line.to_json() for line in lines])
 
 
-def ready(tasks: list[TaskInfo], database: str | None) -> bytes:
-    return frame("ready", tasks=[task.to_json() for task in tasks], database=database)
+def saved(attempt_id: str, name: str, artifact: Artifact | None) -> bytes:
+    if artifact is None:
+        return frame("saving", id=attempt_id, name=name)
+    return frame("saved", id=attempt_id, artifact=artifact.to_json())
+
+
+def ready(tasks: list[TaskInfo], schedules: list[Declaration], database: str | None, artifacts: str | None) -> bytes:
+    return frame(
+        "ready",
+        tasks=[task.to_json() for task in tasks],
+        schedules={schedule.name: schedule.to_json() for schedule in schedules},
+        database=database,
+        artifacts=artifacts,
+    )

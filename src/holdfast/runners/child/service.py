@@ -10,8 +10,9 @@ from holdfast.runners.child.channel import Outbox
 from holdfast.runners.child.execution import Executor, flush_standard_streams, refused, stopped_before_start
 from holdfast.runners.child.inbox import Inbox
 from holdfast.runners.child.link import Link
-from holdfast.runners.child.work import Work
+from holdfast.runners.child.work import LazyFiles, Work
 from holdfast.runners.frames import Frame
+from holdfast.tasks.context import Context
 
 
 class Server(Protocol):
@@ -28,11 +29,13 @@ class Service:
         self.executor = executor
         self.inbox = Inbox()
         self._outbox = Outbox(link)
+        self._files: LazyFiles | None = None
 
     def handle(self, frame: Frame) -> None:
         match frame["t"]:
             case "run":
-                self._accept([Work(job, self._outbox) for job in frame["jobs"]])
+                files = self._files_at(frame.get("artifacts"))
+                self._accept([Work(job, self._outbox, files) for job in frame["jobs"]])
             case "cancel":
                 self._cancel(frame["id"], frame["reason"])
             case "lease_lost":
@@ -42,6 +45,13 @@ class Service:
                 self.link.send(messages.returned(self.inbox.empty()))
             case "stop":
                 self._return(self.inbox.close())
+
+    def _files_at(self, root: str | None) -> LazyFiles | None:
+        if root is None:
+            return None
+        if self._files is None or self._files.root != root:
+            self._files = LazyFiles(root)
+        return self._files
 
     def _accept(self, works: list[Work]) -> None:
         known = [work for work in works if self.executor.knows(work)]
@@ -61,6 +71,11 @@ class Service:
     def _return(self, ids: list[str]) -> None:
         if ids:
             self.link.send(messages.returned(ids))
+
+    def only_context(self) -> Context | None:
+        """Whose words they are that a thread says which belongs to no job. A command's are read from its own output."""
+        work = self.inbox.only_active()
+        return None if work is None or self.executor.is_command(work) else work.context
 
     def give_up(self, last_words: bytes) -> None:
         """Out of memory: say what is known, hand back what has not started, and end."""

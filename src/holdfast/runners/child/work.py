@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.domain.outcome import Report
+from holdfast.ports import ArtifactStore
 from holdfast.runners.child.channel import JobChannel, Outbox
 from holdfast.tasks.context import Context, JobInfo
+from holdfast.tasks.saving import Saves
+
+Files = Callable[[], ArtifactStore]
 
 
 class Work:
@@ -15,7 +19,7 @@ class Work:
 
     __slots__ = ("channel", "context", "id", "is_entered", "job", "wake")
 
-    def __init__(self, job: dict[str, Any], outbox: Outbox) -> None:
+    def __init__(self, job: dict[str, Any], outbox: Outbox, files: Files | None = None) -> None:
         self.id: str = job["id"]
         self.job = JobInfo(
             id=job["job_id"],
@@ -30,7 +34,9 @@ class Work:
             traceparent=job["traceparent"],
         )
         self.channel = JobChannel(self.id, outbox)
-        self.context = Context(self.job, self.channel, job["token"], complete=_complete)
+        channel = self.channel
+        saves = None if files is None else Saves(self.job.id, self.job.attempt, files, channel.saved, channel.later)
+        self.context = Context(self.job, self.channel, job["token"], complete=_complete, saves=saves)
         self.wake: Callable[[], object] | None = None
         self.is_entered = False
 
@@ -38,6 +44,21 @@ class Work:
         self.context.request_cancel(reason)
         if (wake := self.wake) is not None:
             wake()
+
+
+class LazyFiles:
+    """Opened when the first job saves something; most never do."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._store: ArtifactStore | None = None
+
+    def __call__(self) -> ArtifactStore:
+        if self._store is None:
+            from holdfast.artifacts.opening import open_artifacts
+
+            self._store = open_artifacts(self.root)
+        return self._store
 
 
 def _complete(connection: Any, report: Report) -> None:

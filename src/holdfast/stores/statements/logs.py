@@ -35,5 +35,11 @@ def _lines(words: Words) -> str:
         ORDER BY l.attempt, l.number LIMIT :limit"""
 
 
+def _count(words: Words) -> str:
+    job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    return f"SELECT count(*) FROM holdfast_logs l WHERE l.job_id = {job_id}"
+
+
 APPEND = Statement("logs.append", _append)
 LINES = Statement("logs.lines", _lines)
+COUNT = Statement("logs.count", _count)

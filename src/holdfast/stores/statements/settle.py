@@ -28,6 +28,7 @@ ROW = {
     "cancel_detail": "json",
     "result": "json",
     "result_ref": "text",
+    "progress": "json",
 }
 _OVERRULED = "(j.cancel_requested_at IS NOT NULL AND r.state <> 'succeeded')"
 
@@ -58,7 +59,7 @@ def _settle(words: Words, test: str) -> str:
                              WHEN r.delay > 0 THEN {words.after("r.delay")} ELSE {words.now} END,
             result = CASE WHEN r.state = 'succeeded' THEN r.result ELSE j.result END,
             result_ref = coalesce(r.result_ref, j.result_ref),
-            last_error = coalesce(r.error, j.last_error),
+            last_error = coalesce(r.error, j.last_error), progress = coalesce(r.progress, j.progress),
             lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,
             finished_at = CASE WHEN {ends} OR {_OVERRULED} THEN {words.transition_time} END
         FROM held AS r WHERE j.id = r.id

@@ -58,7 +58,7 @@ class Words:
         return f"= {self.ids(parameter)}" if self.postgres else f"IN {self.ids(parameter)}"
 
     def rows(self, columns: Mapping[str, str], alias: str = "r", parameter: str = "rows") -> str:
-        """A JSON array of objects as a table. Column types: uuid, text, integer, float8, json, timestamptz."""
+        """A JSON array of objects as a table. Column types: uuid, text, integer, bigint, float8, json, timestamptz."""
         if self.postgres:
             typed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
             return f"json_to_recordset(CAST(:{parameter} AS json)) AS {alias} ({typed})"

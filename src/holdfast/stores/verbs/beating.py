@@ -68,6 +68,14 @@ def _encode(lease: Lease, beat: Beat) -> str:
     return encode_json({"id": job_id, "attempt": attempt, "token": digest, "progress": progress})
 
 
+def storable_progress(progress: object) -> object:
+    """For a report, which must not fail because of what is only for people to look at."""
+    try:
+        return _checked_progress(progress)
+    except InvalidInput:
+        return None
+
+
 def _checked_progress(progress: object) -> object:
     if progress is not None:
         check_json(progress, "progress")

@@ -46,6 +46,12 @@ def logs(
         return [_line(row, database.dialect) for row in transaction.rows(sql.LINES, wanted)]
 
 
+def count_logs(database: Database, job_id: str) -> int:
+    with database.reading() as transaction:
+        [(count,)] = transaction.rows(sql.COUNT, {"id": check_id(job_id, "job_id")})
+    return int(count)
+
+
 def _encode(line: LogLine, dialect: str) -> dict[str, Any]:
     return {
         "job_id": check_id(line.job_id, "job_id"),

@@ -1,0 +1,150 @@
+"""A job that says far more than is kept: its log is capped, the store is not hammered, and nobody beside it suffers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import psutil
+import pytest
+
+from holdfast.domain.lifecycle import State
+from holdfast.domain.logs import LogLine
+from holdfast.domain.retry import RetryPolicy
+from tests.chaos.databases import query
+from tests.worker.site import Site
+
+CAP = 10_000
+TASKS = """
+import logging
+logger = logging.getLogger("chatty")
+
+@app.task
+def chatty(lines: int, by: str):
+    say = print if by == "print" else logger.info
+    for number in range(lines): say(number)
+
+@app.task
+def neighbour(ctx: Context):
+    while not Path("over").exists():
+        ctx.progress(time.time())
+        time.sleep(0.05)
+"""
+# Eleven batches of a thousand lines, and single ones while the backlog is built up and at its end.
+MOST_STATEMENTS = 30
+MOST_MEGABYTES = 60.0
+
+
+def supervisor_memory(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss) / 1024 / 1024
+
+
+def talk(site: Site, lines: int, by: str, timeout: float) -> None:
+    site.tasks(TASKS)
+    # So short a lease that heartbeats have to come through all the time.
+    worker = site.worker("--processes", "2", LEASE_SECONDS="3")
+    neighbour = site.enqueue("neighbour")
+    site.wait_for_state(neighbour, State.RUNNING)
+    site.wait(lambda: site.job(neighbour).progress is not None, "the neighbour's progress is stored")
+    before = supervisor_memory(worker.pid)
+    job_id = site.enqueue("chatty", {"lines": lines, "by": by})
+    site.wait_for_state(job_id, State.SUCCEEDED, timeout=timeout)
+    site.wait(lambda: site.store.count_logs(job_id) == CAP + 1, "the log is stored to its end")
+    grown = supervisor_memory(worker.pid) - before
+    site.tell("over")
+    site.wait_for_state(neighbour, State.SUCCEEDED)
+    assert worker.stop() == 0
+    # Rows that one statement stored carry the number of one transaction.
+    [(appended,)] = query(site.url, "SELECT count(DISTINCT CAST(xmin AS text)) FROM holdfast_logs")
+    found = list(pages(site, job_id))
+    assert [line.number for line in found] == list(range(1, CAP + 2))
+    assert found[-1].message.startswith(f"cut here: an attempt keeps at most {CAP:,} lines")
+    assert found[-1].fields == {"truncated": True}
+    [attempt] = site.store.attempts(job_id)
+    print(f"{lines:,} lines by {by}: {attempt.duration_ms} ms, {attempt.cpu_ms} ms of it CPU,", end=" ")
+    print(f"{appended} statements, the supervisor grew by {grown:.0f} MB")
+    assert 0 < appended <= MOST_STATEMENTS
+    assert grown < MOST_MEGABYTES
+    assert site.event_names(neighbour) == ["enqueued", "claimed", "succeeded"]
+    assert site.count_events("lease_lost") == 0
+    assert query(site.url, "SELECT count(*) FROM holdfast_refusals")[0][0] == 0
+
+
+def pages(site: Site, job_id: str) -> Iterator[LogLine]:
+    after = None
+    while page := site.store.logs(job_id, after=after):
+        yield from page
+        after = (page[-1].attempt, page[-1].number)
+
+
+@pytest.mark.parametrize("by", ["print", "log"])
+def test_many_lines_are_capped_and_cost_the_store_and_the_neighbours_little(postgres_site: Site, by: str) -> None:
+    talk(postgres_site, 200_000, by, 60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("by", ["print", "log"])
+def test_a_million_lines_are_capped_and_cost_the_store_and_the_neighbours_little(postgres_site: Site, by: str) -> None:
+    talk(postgres_site, 1_000_000, by, 300)
+
+
+# followers
+
+
+@contextmanager
+def follower(site: Site, job_id: str, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "holdfast", "--database", site.url, "jobs", "logs", job_id, "--follow", *flags]
+    process = subprocess.Popen(
+        command, cwd=site.folder, env=site.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+FOLLOWED = """
+@app.task
+def talk(ctx: Context):
+    for number in range(3):
+        print("said", number, "of attempt", ctx.attempt, flush=True)
+        ctx.progress(number + 1, 3)
+        if ctx.attempt == 2: break
+        # The next word is said only when somebody has heard this one.
+        while not Path(f"heard-{number}").exists(): time.sleep(0.01)
+    if ctx.attempt == 1: raise ValueError("once more")
+"""
+# The bound is two seconds. A machine that is busy with other tests may be slower; one that sends lines only with the
+# next full batch, or at the end of the job, never gets here at all.
+GENEROUS_SECONDS = 10.0
+
+
+def test_a_follower_hears_every_line_as_it_is_said_and_the_end(site: Site) -> None:
+    """Each line is said after the one before it was heard; its own time tells how long it took to get here."""
+    site.tasks(FOLLOWED)
+    job_id = site.enqueue("talk", max_attempts=2, retry=RetryPolicy("fixed", base=0.0, jitter=0.0))
+    with follower(site, job_id, "--json") as process:
+        worker = site.worker("--processes", "1")
+        assert process.stdout is not None
+        events, late = [], []
+        for text in process.stdout:
+            event = json.loads(text)
+            events.append(event)
+            if event["event"] != "log" or not event["message"].startswith("said"):
+                continue
+            late.append((datetime.now(UTC) - datetime.fromisoformat(event["at"])).total_seconds())
+            site.tell(f"heard-{event['message'].split()[1]}")
+        assert process.wait(10) == 0
+    print("seconds from said to heard:", " ".join(f"{seconds:.2f}" for seconds in late))
+    assert worker.stop() == 0
+    lines = [(event["attempt"], event["message"]) for event in events if event["event"] == "log"]
+    assert lines == [*((1, f"said {number} of attempt 1") for number in range(3)), (2, "said 0 of attempt 2")]
+    assert max(late) < GENEROUS_SECONDS
+    heard = [event["progress"]["done"] for event in events if event["event"] == "progress"]
+    assert 3 in heard
+    assert (events[-1]["event"], events[-1]["state"], events[-1]["attempt"]) == ("ended", "succeeded", 2)

@@ -9,7 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat
+from holdfast.domain.artifacts import Artifact, ArtifactRef
 from holdfast.domain.errors import (
+    ArtifactMissing,
+    ArtifactUnavailable,
     ConfigurationError,
     Conflict,
     HoldfastError,
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "App",
+    "Artifact",
+    "ArtifactMissing",
+    "ArtifactRef",
+    "ArtifactUnavailable",
     "AsyncTask",
     "Beat",
     "Cancel",

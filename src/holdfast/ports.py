@@ -7,10 +7,12 @@ then exists if and only if the user's transaction commits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
+from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
     DEFAULT_LEASE_SECONDS,
@@ -25,6 +27,8 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Report
+from holdfast.domain.retention import Group, Kept, Pruned, Retired, Rules
+from holdfast.domain.schedule import Declaration, Fired, Schedule, ScheduleFailure, Tick
 from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck, WorkerRow, WorkerView
 
 
@@ -71,6 +75,12 @@ class WorkStore(Protocol):
     def forget_workers(self, age_seconds: float = 86_400.0) -> int: ...
 
     def append_logs(self, lines: Sequence[LogLine]) -> None: ...
+
+    def announce_schedules(self, declared: Sequence[Declaration]) -> tuple[ScheduleFailure, ...]: ...
+
+    def keep_schedules(self, declared: Sequence[Declaration]) -> None: ...
+
+    def fire_schedules(self, holder: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Fired: ...
 
     def reap(
         self,
@@ -125,12 +135,105 @@ class OperatorStore(Protocol):
 
     def workers(self) -> list[WorkerView]: ...
 
+    def schedules(self) -> list[Schedule]: ...
+
+    def unreadable_schedules(self) -> list[ScheduleFailure]: ...
+
+    def schedule(self, name: str) -> Schedule: ...
+
+    def ticks(self, name: str, limit: int = 50) -> list[Tick]: ...
+
+    def add_schedule(self, schedule: Declaration) -> Schedule: ...
+
+    def set_schedule(self, name: str, **changes: Any) -> Schedule: ...
+
+    def reset_schedule(self, name: str) -> Schedule: ...
+
+    def pause_schedule(self, name: str) -> Schedule: ...
+
+    def resume_schedule(self, name: str) -> Schedule: ...
+
+    def remove_schedule(self, name: str) -> bool: ...
+
+    def run_schedule_now(self, name: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Enqueued: ...
+
     def logs(
         self, job_id: str, attempt: int | None = None, after: tuple[int, int] | None = None, limit: int = 1000
     ) -> list[LogLine]: ...
 
+    def count_logs(self, job_id: str) -> int: ...
 
-class Store(EnqueueStore, WorkStore, OperatorStore, Protocol):
+
+class RecordStore(Protocol):
+    """What is on record of the files that jobs saved."""
+
+    def store_id(self) -> str: ...
+
+    def artifacts(self, job_id: str) -> list[Artifact]: ...
+
+    def live_artifacts(self, job_ids: Sequence[str]) -> LiveArtifacts: ...
+
+
+class UpkeepStore(Protocol):
+    """What any process may do for all of them, one at a time: see `maintenance/`."""
+
+    def take_turn(self, name: str, holder: str, period: float) -> bool: ...
+
+    def keep_turn(self, name: str, holder: str) -> bool: ...
+
+    def retention_rules(self) -> Rules: ...
+
+    def retention_due(self, what: Kept) -> list[Group]: ...
+
+    def prune(self, group: Group, limit: int) -> Pruned: ...
+
+    def retire(self, group: Group, limit: int) -> Retired: ...
+
+    def forget_ticks(self, keep_seconds: float, limit: int) -> int: ...
+
+    def forget_refusals(self, keep_seconds: float, after: str | None, limit: int) -> tuple[int, str | None]: ...
+
+    def checkpoint(self) -> bool: ...
+
+
+class Store(EnqueueStore, WorkStore, OperatorStore, UpkeepStore, RecordStore, Protocol):
     """The whole port."""
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as it is found: its path below the root, and when it was last changed by the clock of whoever keeps it."""
+
+    path: str
+    modified: float
+
+
+class ArtifactStore(Protocol):
+    """Where the files of one database's jobs are kept. A reference is `<job id>/<attempt>/<name>`."""
+
+    @property
+    def place(self) -> str:
+        """Where that is, as people may see it."""
+
+    def write(self, reference: str, data: bytes) -> None:
+        """Whole or not at all; once it returns, the file is there for every reader."""
+
+    def read(self, reference: str) -> bytes: ...
+
+    def open(self, reference: str) -> BinaryIO: ...
+
+    def delete(self, stored: str) -> None: ...
+
+    def job_folders(self) -> Iterator[str]: ...
+
+    def files(self, job_id: str) -> Iterator[StoredFile]: ...
+
+    def remove_empty(self, job_id: str) -> None: ...
+
+    def now(self) -> float:
+        """The time by the clock that `StoredFile.modified` comes from."""
+
+    def check(self) -> None:
+        """Write, read and delete a probe; an error says what cannot be done."""

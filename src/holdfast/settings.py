@@ -29,7 +29,8 @@ _REDIS = ("redis", "rediss", "unix")
 _STORE_RULE = "must be postgresql://user@host/database or sqlite:///path/to/file.db"
 # As the database library reads it: a password may contain anything but an @.
 _PORT = re.compile(r"[^:]+://(?>[^:/]*(?::[^@]*)?@|)(?:\[[^/?]+\]|[^/:?]+)?:([^/?]*)")
-_SECRET_OPTION = r"([?&][a-z_]*(?:password|token|secret)=)"
+# Also in the middle of a name (secret_key, X-Amz-Signature): rather one too many than one too few.
+_SECRET_OPTION = r"([?&;#][\w.-]*(?:pass|pwd|token|secret|credential|signature|key|sig|auth|connection_string)[\w.-]*=)"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -38,6 +39,7 @@ class Settings:
     # URLs carry passwords: a settings object that lands in a log must not.
     database_url: str = field(repr=False)
     redis_url: str | None = field(default=None, repr=False)
+    listen_url: str | None = field(default=None, repr=False)  # where the store's own URL leads through a pooler
     app: str | None = None
     worker_id: str | None = None
     lease_seconds: float = DEFAULT_LEASE_SECONDS
@@ -47,7 +49,16 @@ class Settings:
     notify: bool = True
     heartbeat_seconds: float | None = None  # None: min(20 s, lease / 3)
     grace_seconds: float = 30.0
+    upkeep_seconds: float = 300.0
     artifacts_url: str = field(default="", repr=False)  # filled in: a folder beside the project when nobody names one
+
+
+class WrongSettings(ConfigurationError):
+    """Every problem that the settings have."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(_listed(problems))
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +89,35 @@ def read_settings(
     project = nearest_project(directory)
     file = _read_file(project, problems)
     values: dict[str, Any] = {}
+    for name, given in _all_given(flags or {}, environment, file, problems):
+        values |= _checked(name, _SETTINGS[name], given, problems)
+    if problems:
+        raise WrongSettings(problems)
+    values.setdefault("database_url", f"sqlite:///{(project or directory) / DATABASE_FILE}")
+    artifacts = values.get("artifacts_url", str((project or directory) / ARTIFACTS_FOLDER))
+    values["artifacts_url"] = artifacts_location(artifacts, "artifacts_url", directory)
+    return Settings(**values)
+
+
+def _all_given(
+    flags: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, _Given], problems: list[str]
+) -> Iterator[tuple[str, _Given]]:
     for name, setting in _SETTINGS.items():
-        sources = (_from_flags(flags or {}, name), _from_environment(environment, setting, problems), file.get(name))
+        sources = (_from_flags(flags, name), _from_environment(environment, setting, problems), file.get(name))
         given = next((source for source in sources if source is not None), None)
         if given is not None:
-            values |= _checked(name, setting, given, problems)
-    if problems:
-        raise ConfigurationError(_listed(problems))
-    values.setdefault("database_url", f"sqlite:///{(project or directory) / DATABASE_FILE}")
-    values.setdefault("artifacts_url", str((project or directory) / ARTIFACTS_FOLDER))
-    return Settings(**values)
+            yield name, given
+
+
+def places(flags: Mapping[str, Any], environment: Mapping[str, str], directory: Path) -> dict[str, str]:
+    """Where each value that is not a default was found."""
+    file = _read_file(nearest_project(directory), [])
+    return {name: given.place for name, given in _all_given(flags, environment, file, [])}
+
+
+def variables() -> tuple[str, ...]:
+    """Every environment variable that is a setting."""
+    return tuple(variable for setting in _SETTINGS.values() for variable in setting.variables)
 
 
 def nearest_project(directory: Path) -> Path | None:
@@ -98,7 +128,8 @@ def nearest_project(directory: Path) -> Path | None:
 
 def mask_url(url: str) -> str:
     """The URL with its passwords replaced, whatever they are made of."""
-    url = re.sub(r"^([^:]*://[^:/@]*):.*@", rf"\1:{SECRET}@", url, flags=re.DOTALL)
+    # Anywhere: the URL of one place may be the path of another (simplecache::ftp://…).
+    url = re.sub(r"(://[^:/@]*):.*@", rf"\1:{SECRET}@", url, flags=re.DOTALL)
     return re.sub(rf"{_SECRET_OPTION}[^&]*", rf"\1{SECRET}", url, flags=re.IGNORECASE)
 
 
@@ -136,7 +167,7 @@ def _read_file(project: Path | None, problems: list[str]) -> dict[str, _Given]:
         return {}
     problems += _unknown_keys(table, path)
     return {
-        name: _Given(_anchored(value, project) if name == "database_url" else value, f"{path}: {name}")
+        name: _Given(_ANCHORED.get(name, _as_it_is)(value, project), f"{path}: {name}")
         for name, value in table.items()
         if name in _SETTINGS
     }
@@ -151,6 +182,29 @@ def _anchored(url: Any, project: Path) -> Any:
     """A relative SQLite path in a file means a path beside that file, wherever the command is run."""
     found = re.fullmatch(r"(sqlite(?:\+pysqlite)?:///)([^/:?][^:?]*)(\?.*)?", url) if isinstance(url, str) else None
     return f"{found[1]}{project / found[2]}{found[3] or ''}" if found else url
+
+
+def _anchored_folder(url: Any, project: Path) -> Any:
+    return str(project / url) if isinstance(url, str) and url.strip() and not _is_url(url) else url
+
+
+def _as_it_is(value: Any, _project: Path) -> Any:
+    return value
+
+
+_ANCHORED = {"database_url": _anchored, "artifacts_url": _anchored_folder}
+
+
+def artifacts_location(value: Any, place: str, directory: Path) -> str:
+    """Where files of jobs go: a URL as it is, a folder as an absolute path, because a task may change its directory."""
+    location = _artifacts_url(value, place)
+    if _is_url(location):
+        return location
+    return str(directory / Path(location.removeprefix("file://").removeprefix("local://")).expanduser())
+
+
+def _is_url(location: str) -> bool:
+    return ("://" in location or "::" in location) and not location.startswith(("file://", "local://"))
 
 
 def _checked(name: str, setting: _Setting, given: _Given, problems: list[str]) -> dict[str, Any]:
@@ -171,13 +225,22 @@ def _store_url(value: Any, place: str) -> str:
     return _url(value, place, _STORES, _STORE_RULE)
 
 
+def _listen_url(value: Any, place: str) -> str:
+    return _url(value, place, _STORES[:3], "must be postgresql://user@host/database, past any pooler")
+
+
 def _redis_url(value: Any, place: str) -> str:
     return _url(value, place, _REDIS, "must be redis://host:port/number")
 
 
 def _artifacts_url(value: Any, place: str) -> str:
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    rule = "must be a folder or a URL that fsspec can open, such as s3://bucket/folder"
     if not isinstance(value, str) or not value.strip():
-        raise InvalidInput(place, "must be a folder or a URL that fsspec can open, such as s3://bucket/folder")
+        raise InvalidInput(place, rule)
+    if not value.isprintable() or (_is_url(value) and not re.match(r"(?:[\w+.-]+::)*[\w+.-]+://.", value)):
+        raise InvalidInput(place, f"{rule}; this is neither")  # not repeated: it may contain a password
     return value
 
 
@@ -213,6 +276,7 @@ def _switch(value: Any, place: str) -> bool:
 _SETTINGS = {
     "database_url": _Setting(("DATABASE_URL",), _store_url),
     "redis_url": _Setting(("REDIS_URL",), _redis_url),
+    "listen_url": _Setting(("HOLDFAST_LISTEN_URL",), _listen_url),
     "app": _Setting(("HOLDFAST_APP",), check_name),
     "worker_id": _Setting(("WORKER_ID",), check_name),
     "lease_seconds": _Setting(("LEASE_SECONDS", "JOB_LOCK_TIMEOUT_SECONDS"), _duration),
@@ -222,5 +286,6 @@ _SETTINGS = {
     "notify": _Setting(("HOLDFAST_NOTIFY",), _switch),
     "heartbeat_seconds": _Setting(("HOLDFAST_HEARTBEAT_SECONDS",), _duration),
     "grace_seconds": _Setting(("HOLDFAST_GRACE_SECONDS",), _duration),
+    "upkeep_seconds": _Setting(("HOLDFAST_UPKEEP_SECONDS",), _duration),
     "artifacts_url": _Setting(("HOLDFAST_ARTIFACTS",), _artifacts_url),
 }

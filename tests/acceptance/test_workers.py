@@ -64,6 +64,7 @@ def test_logs_of_no_job(here: InProcess) -> None:
 def test_a_task_that_no_worker_knows_is_the_reason(here: InProcess, store: SqlStore) -> None:
     long_ago = datetime.now(UTC) - timedelta(minutes=6)
     store.announce([TaskInfo("known")])
+    store.keep_worker(WorkerRow(id="host-7-ab", host="host", pid=7, state="polling"))
     unknown = store.enqueue(NewJob(task="unknown", run_after=long_ago)).id
     known = store.enqueue(NewJob(task="known", run_after=long_ago)).id
     found = {stuck["job"]["id"]: stuck["reason"] for stuck in here("stuck", "--json").succeeded().document["stuck"]}

@@ -21,7 +21,9 @@ def problems(folder: Path, flags: dict[str, object] | None = None, **environment
 def test_with_no_configuration_there_are_defaults(tmp_path: Path) -> None:
     settings = read_settings({}, {}, tmp_path)
 
-    assert settings == Settings(database_url=f"sqlite:///{tmp_path / 'holdfast.db'}")
+    assert settings == Settings(
+        database_url=f"sqlite:///{tmp_path / 'holdfast.db'}", artifacts_url=str(tmp_path / "holdfast-artifacts")
+    )
     assert (settings.lease_seconds, settings.poll_interval) == (60, 2)
     assert (settings.cache_ttl_seconds, settings.cache_enabled) == (3600, True)
 
@@ -55,6 +57,7 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
     expected = Settings(
         database_url="postgresql://h/d",
         redis_url="redis://h:6379/0",
+        listen_url="postgresql://h:5432/d",
         app="tasks:app",
         worker_id="rack-7",
         lease_seconds=90,
@@ -64,10 +67,13 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         notify=False,
         heartbeat_seconds=15,
         grace_seconds=45,
+        upkeep_seconds=90,
+        artifacts_url="s3://bucket/jobs",
     )
     environment = {
         "DATABASE_URL": "postgresql://h/d",
         "REDIS_URL": "redis://h:6379/0",
+        "HOLDFAST_LISTEN_URL": "postgresql://h:5432/d",
         "HOLDFAST_APP": "tasks:app",
         "WORKER_ID": "rack-7",
         "LEASE_SECONDS": "90",
@@ -77,6 +83,8 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         "HOLDFAST_NOTIFY": "false",
         "HOLDFAST_HEARTBEAT_SECONDS": "15",
         "HOLDFAST_GRACE_SECONDS": "45s",
+        "HOLDFAST_UPKEEP_SECONDS": "90",
+        "HOLDFAST_ARTIFACTS": "s3://bucket/jobs",
     }
     assert read_settings({}, environment, tmp_path) == expected
 
@@ -84,6 +92,7 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         tmp_path,
         'database_url = "postgresql://h/d"',
         'redis_url = "redis://h:6379/0"',
+        'listen_url = "postgresql://h:5432/d"',
         'app = "tasks:app"',
         'worker_id = "rack-7"',
         "lease_seconds = 90",
@@ -93,8 +102,25 @@ def test_every_value_can_be_given_in_the_environment_or_in_the_file(tmp_path: Pa
         "notify = false",
         "heartbeat_seconds = 15",
         "grace_seconds = 45",
+        "upkeep_seconds = '90s'",
+        'artifacts_url = "s3://bucket/jobs"',
     )
     assert read_settings({}, {}, tmp_path) == expected
+
+
+def test_a_folder_for_artifacts_is_absolute_wherever_it_was_named(tmp_path: Path) -> None:
+    project, inner = tmp_path, tmp_path / "inner"
+    inner.mkdir()
+    write_project(project, 'artifacts_url = "files"')
+    assert read_settings({}, {}, inner).artifacts_url == str(project / "files")
+    assert read_settings({}, {"HOLDFAST_ARTIFACTS": "mine"}, inner).artifacts_url == str(inner / "mine")
+    assert read_settings({}, {"HOLDFAST_ARTIFACTS": "file:///srv/jobs"}, inner).artifacts_url == "/srv/jobs"
+    assert read_settings({}, {"HOLDFAST_ARTIFACTS": "~/jobs"}, inner).artifacts_url == str(Path.home() / "jobs")
+    assert not (project / "files").exists()
+    for wrong in (" ", "://x", "s3://", "a\nb"):
+        said = problems(inner, HOLDFAST_ARTIFACTS=wrong)
+        assert "HOLDFAST_ARTIFACTS: must be a folder or a URL" in said
+    assert "secret" not in repr(read_settings({}, {"HOLDFAST_ARTIFACTS": "sftp://me:secret@host/x"}, inner))
 
 
 def test_the_lease_has_a_second_name_which_must_not_say_something_else(tmp_path: Path) -> None:
@@ -164,10 +190,19 @@ def test_no_password_is_printed(tmp_path: Path) -> None:
         "postgresql://u:hunter2 and/more?@of#it@h:5432/d",
         "redis://:hunter2@h",
         "postgresql://h/d?password=hunter2 and more&sslpassword=hunter2",
+        "simplecache::ftp://u:hunter2@h/d",
+        "zip://a.zip::simplecache::ftp://u:hunter2 and/more@h/d",
+        "s3://b/x?secret_key=hunter2",
+        "s3://b/x?a=1&key=hunter2",
+        "az://c/x?sv=2024&sig=hunter2%2B",
+        "https://h/x?X-Amz-Signature=hunter2",
     ):
+        assert "hunter2" not in mask_secrets(f"no answer from {url}".replace(" and/more", "").replace(" and more", ""))
         assert "hunter2" not in mask_url(url)
         assert "more" not in mask_url(url)
     assert mask_url("postgresql://u:hunter2@h:5432/d") == "postgresql://u:***@h:5432/d"
+    assert mask_url("simplecache::ftp://u:hunter2@h/d") == "simplecache::ftp://u:***@h/d"
+    assert mask_url("s3://b/x?endpoint=h&secret_key=a&b=2") == "s3://b/x?endpoint=h&secret_key=***&b=2"
     assert mask_url("sqlite:////srv/jobs.db") == "sqlite:////srv/jobs.db"
     assert mask_secrets("no answer from redis://:a/b@h:1, then x://y?token=z") == (
         "no answer from redis://:***@h:1, then x://y?token=***"

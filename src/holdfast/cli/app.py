@@ -9,13 +9,18 @@ import typer
 
 from holdfast.cli import (
     db,
+    dead,
     demo,
+    doctor,
     enqueue,
+    jobs_artifacts,
     jobs_list,
     jobs_logs,
     jobs_operate,
     jobs_show,
     queues,
+    retention,
+    schedules,
     sources,
     stuck,
     verify,
@@ -61,6 +66,8 @@ _jobs = _group("jobs", "Look at jobs; cancel and requeue them.")
 _jobs.command("list")(jobs_list.list_jobs)
 _jobs.command("show")(jobs_show.show)
 _jobs.command("logs")(jobs_logs.logs)
+_jobs.command("artifacts")(jobs_artifacts.artifacts)
+_jobs.command("result")(jobs_artifacts.result)
 _jobs.command("cancel")(jobs_operate.cancel)
 _jobs.command("requeue")(jobs_operate.requeue)
 
@@ -72,9 +79,30 @@ _queues.command("limit")(queues.limit)
 _sources = _group("sources", "The outside systems that jobs touch, and their limits.", sources.list_sources)
 _sources.command("set")(sources.set_source)
 
+_schedules = _group("schedules", "What runs by itself; look at it, change it, pause it.", schedules.list_schedules)
+_schedules.command("show")(schedules.show)
+_schedules.command("add")(schedules.add)
+_schedules.command("set")(schedules.set_schedule)
+_schedules.command("pause")(schedules.pause)
+_schedules.command("resume")(schedules.resume)
+_schedules.command("reset")(schedules.reset)
+_schedules.command("remove")(schedules.remove)
+_schedules.command("run")(schedules.run)
+
+_dead = _group("dead", "The failed jobs: look at them, requeue them, delete them.")
+_dead.command("list")(dead.list_dead)
+_dead.command("requeue")(dead.requeue)
+_dead.command("purge")(dead.purge)
+
+_retention = _group("retention", "How long finished jobs and their histories are kept.", retention.show)
+_retention.command("set")(retention.set_rule)
+_retention.command("unset")(retention.unset_rule)
+_retention.command("run")(retention.run)
+
 app.command("workers")(workers.workers)
 app.command("stuck")(stuck.stuck)
 app.command("verify")(verify.verify)
+app.command("doctor")(doctor.doctor)
 
 _db = _group("db", "The database's tables.")
 _db.command("upgrade")(db.upgrade)

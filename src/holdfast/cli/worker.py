@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -14,7 +15,7 @@ from holdfast.cli.session import Json, Session, begin
 from holdfast.domain import durations
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.names import check_integer, check_name
-from holdfast.settings import Settings
+from holdfast.settings import Settings, artifacts_location
 
 if TYPE_CHECKING:
     from holdfast.worker.options import WorkerOptions
@@ -38,6 +39,10 @@ Health = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics, say at 127.0.0.1:9100."),
 ]
+Artifacts = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where files of jobs go: a folder or s3://…; else HOLDFAST_ARTIFACTS."),
+]
 LogFormat = Annotated[Literal["pretty", "json"] | None, typer.Option(help="json unless a person looks on.")]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option()]
 
@@ -60,13 +65,25 @@ def worker(
     notify: Notify = True,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Exit if the store is away at start.")] = False,
     health: Health = None,
+    artifacts: Artifacts = None,
     log_format: LogFormat = None,
     log_level: LogLevel = "info",
     json: Json = False,
 ) -> None:
     """Run jobs. The supervisor claims, heartbeats and reports; user code runs in processes of its own."""
     given = Given(
-        app, queues, processes, slots, async_slots, grace, heartbeat, recycle_jobs, recycle_memory, max_memory, notify
+        app,
+        queues,
+        processes,
+        slots,
+        async_slots,
+        grace,
+        heartbeat,
+        recycle_jobs,
+        recycle_memory,
+        max_memory,
+        notify,
+        artifacts,
     )
     shown = Shown(health, log_format, log_level)
     run(begin(context, json), given, shown, drain=drain, fail_fast=fail_fast)
@@ -82,12 +99,13 @@ def up(
     async_slots: AsyncSlots = 64,
     grace: Grace = None,
     health: Health = None,
+    artifacts: Artifacts = None,
     log_format: LogFormat = None,
     log_level: LogLevel = "info",
     json: Json = False,
 ) -> None:
     """A worker and the periodic duties in one command, for development and small installations."""
-    given = Given(app, queues, processes, slots, async_slots, grace)
+    given = Given(app, queues, processes, slots, async_slots, grace, artifacts=artifacts)
     run(begin(context, json), given, Shown(health, log_format, log_level), reload=reload)
 
 
@@ -106,6 +124,7 @@ class Given:
     recycle_memory: str | None = None
     max_memory: str | None = None
     notify: bool = True
+    artifacts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +192,8 @@ def _options(
         app=check_name(app, "MODULE:APP"),
         database_url=settings.database_url,
         database_flag=session.database,
+        artifacts_url=settings.artifacts_url,
+        artifacts_flag=_artifacts(given.artifacts),
         worker_id=worker_id(settings.worker_id),
         queues=_names(given.queues),
         processes=check_integer(cores if given.processes is None else given.processes, "--processes", 1, 1_000),
@@ -182,8 +203,10 @@ def _options(
         fail_fast=fail_fast,
         reload=reload,
         notify=given.notify and settings.notify,
+        listen_url=settings.listen_url,
         timing=choose(settings.lease_seconds, heartbeat),
         poll_seconds=settings.poll_interval,
+        upkeep_seconds=settings.upkeep_seconds,
         grace_seconds=settings.grace_seconds if given.grace is None else _seconds(given.grace, "--grace", low=0.0),
         recycle_jobs=None
         if given.recycle_jobs is None
@@ -191,6 +214,10 @@ def _options(
         recycle_memory=_bytes(given.recycle_memory, "--recycle-memory"),
         max_memory=_bytes(given.max_memory, "--max-memory"),
     )
+
+
+def _artifacts(given: str | None) -> str | None:
+    return None if given is None else artifacts_location(given, "--artifacts", Path.cwd())
 
 
 def _names(given: str | None) -> tuple[str, ...] | None:

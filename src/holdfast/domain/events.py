@@ -107,6 +107,54 @@ class Reaping:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticked:
+    """A schedule fired, or left something out (`outcome` as in `domain/schedule.Outcome`); `late` is by how many
+    seconds."""
+
+    schedule: str
+    outcome: str
+    job_id: str | None
+    late: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFailed:
+    """A schedule is due and cannot fire, or cannot follow what code declares; told once for each reason."""
+
+    schedule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepStep:
+    """One batch of a chore: how many things it dealt with, and how long it took."""
+
+    chore: str
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepDone:
+    """A chore that had something to do is through with it, or was stopped (`finished` false)."""
+
+    chore: str
+    count: int
+    seconds: float
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepFailed:
+    """A chore could not go on; it is tried again after `retry_seconds`."""
+
+    chore: str
+    message: str
+    stack: str | None
+    retry_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class WakeUps:
     """The state of the wake-up channel: listening, degraded, off."""
 
@@ -134,6 +182,11 @@ Event = (
     | StoreFailed
     | StoreBack
     | Reaping
+    | Ticked
+    | ScheduleFailed
+    | UpkeepStep
+    | UpkeepDone
+    | UpkeepFailed
     | WakeUps
     | Problem
 )

@@ -21,7 +21,11 @@ from holdfast.domain.events import (
     RunEnded,
     RunMoved,
     RunnerEnded,
+    ScheduleFailed,
     StoreFailed,
+    Ticked,
+    UpkeepFailed,
+    UpkeepStep,
     WakeUps,
     WorkerMoved,
 )
@@ -68,7 +72,11 @@ class MetricsSubscriber:
             RunnerEnded: self._runner_ended,
             StoreFailed: self._store_failed,
             Reaping: self._reaping,
+            Ticked: self._ticked,
+            ScheduleFailed: self._schedule_failed,
             WakeUps: self._wake_ups,
+            UpkeepStep: self._upkeep_step,
+            UpkeepFailed: self._upkeep_failed,
         }
 
     def __call__(self, event: Event) -> None:
@@ -99,6 +107,11 @@ class MetricsSubscriber:
         self._leases_lost = children("leases_lost", "Leases lost or not confirmed in time.", "task")
         self._refusals = children("refusals", "Reports the store refused.", "task")
         self._runner_restarts = children("runner_restarts", "Runners that ended, by reason.", "why")
+        self._ticks = children("schedule_ticks", "Ticks of schedules, by outcome.", "schedule", "outcome")
+        self._schedule_failures = children("schedule_failures", "Schedules found unable to fire.", "schedule")
+        self._upkept = children("upkeep", "Things that upkeep of this worker dealt with: jobs, histories, …", "chore")
+        self._upkeep_seconds = children("upkeep_seconds", "Time that upkeep of this worker spent in batches.", "chore")
+        self._upkeep_failures = children("upkeep_failures", "Chores that could not go on.", "chore")
         self._store_failures = children("store_failures", "Failed calls of the store, by verb.", "what")
 
     def _make_histograms(self, registry: CollectorRegistry) -> None:
@@ -150,6 +163,19 @@ class MetricsSubscriber:
 
     def _reaping(self, event: Reaping) -> None:
         self._reaped.inc(event.count)
+
+    def _ticked(self, event: Ticked) -> None:
+        self._ticks[event.schedule, event.outcome].inc()
+
+    def _schedule_failed(self, event: ScheduleFailed) -> None:
+        self._schedule_failures[event.schedule,].inc()
+
+    def _upkeep_step(self, event: UpkeepStep) -> None:
+        self._upkept[event.chore,].inc(event.count)
+        self._upkeep_seconds[event.chore,].inc(event.seconds)
+
+    def _upkeep_failed(self, event: UpkeepFailed) -> None:
+        self._upkeep_failures[event.chore,].inc()
 
     def _wake_ups(self, event: WakeUps) -> None:
         for status, gauge in self._wake_up_statuses.items():

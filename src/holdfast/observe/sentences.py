@@ -17,18 +17,24 @@ from holdfast.domain.events import (
     RunMoved,
     RunnerEnded,
     RunnerStarted,
+    ScheduleFailed,
     StoreBack,
     StoreFailed,
+    Ticked,
+    UpkeepDone,
+    UpkeepFailed,
+    UpkeepStep,
     WakeUps,
     WorkerMoved,
 )
 from holdfast.domain.lifecycle import Event as Recorded
+from holdfast.domain.schedule import Outcome as Tick
 from holdfast.domain.worker_states import ERROR_WAIT_SECONDS, WorkerState
 
 Level = Literal["debug", "info", "warning", "error"]
 
 # Events of the hot path that are never worth more than a debug line.
-ALWAYS_DEBUG = frozenset({RunMoved, Claims, Beats})
+ALWAYS_DEBUG = frozenset({RunMoved, Claims, Beats, UpkeepStep})
 
 
 class Sentence(NamedTuple):
@@ -63,9 +69,21 @@ def sentence(event: Event) -> Sentence:
             return Sentence("info", "store is back", {"what": what, "away_seconds": round(seconds, 3)})
         case Reaping(count):
             return Sentence("info" if count else "debug", "expired leases reaped", {"count": count})
+        case Ticked():
+            return _ticked(event)
+        case ScheduleFailed(schedule, message):
+            return Sentence("error", "schedule cannot fire", {"schedule": schedule, "error": message})
         case WakeUps(status):
             level: Level = "warning" if status == "degraded" else "info"
             return Sentence(level, f"wake-ups are {status}", {"status": status})
+        case UpkeepStep(chore, count, seconds):
+            return Sentence("debug", "upkeep batch", {"chore": chore, "count": count, "seconds": round(seconds, 6)})
+        case UpkeepDone(chore, count, seconds, finished):
+            text = "upkeep done" if finished else "upkeep stopped before it was done"
+            return Sentence("info", text, {"chore": chore, "count": count, "seconds": round(seconds, 3)})
+        case UpkeepFailed(chore, message, stack, retry_seconds):
+            fields = {"chore": chore, "error": message, "stack": stack, "retry_seconds": round(retry_seconds, 1)}
+            return Sentence("error", "upkeep failed", fields)
         case Problem(where, message, stack):
             told = {"where": where, "error": message} | ({} if stack is None else {"stack": stack})
             return Sentence("error", "unexpected problem survived", told)
@@ -129,6 +147,17 @@ def _runner_ended(event: RunnerEnded) -> Sentence:
     if event.signal is not None:
         return Sentence("error", "runner was killed", fields)
     return Sentence("error" if event.exit_code else "warning", "runner ended by itself", fields)
+
+
+def _ticked(event: Ticked) -> Sentence:
+    fields = {"schedule": event.schedule, "job_id": event.job_id, "late_seconds": round(event.late, 3)}
+    match event.outcome:
+        case Tick.SKIPPED:
+            return Sentence("warning", "schedule left out what it missed", fields)
+        case Tick.EXISTING:
+            return Sentence("info", "schedule found its job still active", fields)
+        case _:
+            return Sentence("info", "schedule fired", fields)
 
 
 def _job(event: RunMoved | RunEnded | LeaseGone) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
+from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
@@ -26,24 +27,33 @@ from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_name
 from holdfast.domain.outcome import Report
-from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck, WorkerRow, WorkerView
+from holdfast.domain.retention import Group, Kept, Preview, Pruned, Retired, Rules, Turn, Watermark
+from holdfast.domain.schedule import Declaration, Fired, Outcome, Schedule, ScheduleFailure, Tick
+from holdfast.domain.views import DeadGroup, Page, QueueView, Refusal, SourceView, Stuck, WorkerRow, WorkerView
 from holdfast.stores import claimable as claimable_now
 from holdfast.stores.database import Database, utc_now
 from holdfast.stores.statements import limits
 from holdfast.stores.verbs import (
     announcing,
+    artifacts,
     beating,
+    dead,
+    duties,
     enqueueing,
+    firing,
     log_lines,
     operating,
     querying,
     reaping,
+    retaining,
+    scheduling,
     settling,
     worker_rows,
 )
 from holdfast.stores.verbs.claim_one import claim_job
 from holdfast.stores.verbs.claiming import Claiming
 from holdfast.stores.verbs.settle_in import settle_in
+from holdfast.stores.verbs.stuck import stuck
 
 
 def _nobody() -> None:
@@ -159,6 +169,21 @@ class SqlStore:
     def append_logs(self, lines: Sequence[LogLine]) -> None:
         log_lines.append_logs(self.database, lines)
 
+    def announce_schedules(self, declared: Sequence[Declaration]) -> tuple[ScheduleFailure, ...]:
+        """What a worker's code declares, when it starts; those that could not follow it."""
+        return scheduling.announce(self.database, declared)
+
+    def keep_schedules(self, declared: Sequence[Declaration]) -> None:
+        """They are still declared: says so where nothing differs, and changes nothing else."""
+        scheduling.touch(self.database, declared)
+
+    def fire_schedules(self, holder: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Fired:
+        """Fire what is due. The lease is for jobs whose task and schedule name none."""
+        fired = firing.fire_schedules(self.database, holder, lease_seconds)
+        if any(tick.outcome == Outcome.FIRED for tick in fired.ticks):
+            self._claimable()
+        return fired
+
     # operators
 
     def cancel(self, job_ids: Sequence[str]) -> list[OperatorAnswer]:
@@ -184,6 +209,105 @@ class SqlStore:
         changed = operating.set_source(self.database, name, changes)
         self._claiming.limits_changed()
         return changed
+
+    # upkeep
+
+    def take_turn(self, name: str, holder: str, period: float) -> bool:
+        """One winner per period, by the store's clock, however many ask."""
+        return duties.take_turn(self.database, name, holder, period)
+
+    def keep_turn(self, name: str, holder: str) -> bool:
+        """Renew a turn while working; False when somebody else has it now."""
+        return duties.keep_turn(self.database, name, holder)
+
+    def turns(self) -> list[Turn]:
+        return duties.turns(self.database)
+
+    def retention_rules(self) -> Rules:
+        return retaining.rules(self.database)
+
+    def set_retention(self, what: str, queue: str, state: str, keep_seconds: float | None) -> None:
+        retaining.set_rule(self.database, what, queue, state, keep_seconds)
+
+    def unset_retention(self, what: str, queue: str, state: str) -> bool:
+        return retaining.unset_rule(self.database, what, queue, state)
+
+    def retention_due(self, what: Kept) -> list[Group]:
+        return retaining.due(self.database, what)
+
+    def retention_preview(self, most: int = retaining.COUNTED) -> list[Preview]:
+        return retaining.preview(self.database, most)
+
+    def prune(self, group: Group, limit: int) -> Pruned:
+        return retaining.prune(self.database, group, limit)
+
+    def retire(self, group: Group, limit: int) -> Retired:
+        return retaining.retire(self.database, group, limit)
+
+    def forget_ticks(self, keep_seconds: float, limit: int) -> int:
+        return retaining.forget_ticks(self.database, keep_seconds, limit)
+
+    def forget_refusals(self, keep_seconds: float, after: str | None, limit: int) -> tuple[int, str | None]:
+        return retaining.forget_refusals(self.database, keep_seconds, after, limit)
+
+    def histories_retired(self) -> Watermark | None:
+        return retaining.watermark(self.database)
+
+    def checkpoint(self) -> bool:
+        return self.database.checkpoint()
+
+    # dead letters
+
+    def dead(
+        self, *, task: str | None = None, queue: str | None = None, limit: int = 50, after: str | None = None
+    ) -> Page[Job]:
+        return dead.dead(self.database, task, queue, limit, after)
+
+    def dead_ids(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        older_than: float | None = None,
+        limit: int = 500,
+        after: str | None = None,
+    ) -> list[str]:
+        return dead.dead_ids(self.database, task, queue, older_than, limit, after)
+
+    def dead_groups(
+        self, *, task: str | None = None, queue: str | None = None, older_than: float | None = None
+    ) -> list[DeadGroup]:
+        return dead.dead_groups(self.database, task, queue, older_than)
+
+    def purge(self, job_ids: Sequence[str], older_than: float = 0.0) -> Pruned:
+        """Delete failed jobs; their histories stay, and end in `pruned`."""
+        return retaining.purge(self.database, job_ids, State.FAILED, older_than)
+
+    def add_schedule(self, schedule: Declaration) -> Schedule:
+        return scheduling.add(self.database, schedule)
+
+    def set_schedule(self, name: str, **changes: Any) -> Schedule:
+        """Change what is named, over what code declares, until `reset_schedule`."""
+        return scheduling.change(self.database, name, changes)
+
+    def reset_schedule(self, name: str) -> Schedule:
+        return scheduling.reset(self.database, name)
+
+    def pause_schedule(self, name: str) -> Schedule:
+        return scheduling.pause(self.database, name)
+
+    def resume_schedule(self, name: str) -> Schedule:
+        return scheduling.resume(self.database, name)
+
+    def remove_schedule(self, name: str) -> bool:
+        """Answers whether code had declared it: then the next worker that starts brings it back."""
+        return scheduling.remove(self.database, name)
+
+    def run_schedule_now(self, name: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Enqueued:
+        answer = scheduling.run_now(self.database, name, lease_seconds)
+        if answer.created:
+            self._claimable()
+        return answer
 
     # queries
 
@@ -217,13 +341,28 @@ class SqlStore:
         return querying.sources(self.database)
 
     def stuck(self, limit: int = 50) -> list[Stuck]:
-        return querying.stuck(self.database, limit)
+        """What ought to move and does not, with the reason: a group of jobs by its oldest one."""
+        return stuck(self.database, limit)
 
     def announced(self, name: str) -> TaskInfo | None:
         return announcing.announced(self.database, name)
 
     def announced_tasks(self) -> list[TaskInfo]:
         return announcing.announced_tasks(self.database)
+
+    def schedules(self) -> list[Schedule]:
+        """Those whose rows can be read; `unreadable_schedules` has the others."""
+        return scheduling.schedules(self.database)
+
+    def unreadable_schedules(self) -> list[ScheduleFailure]:
+        return scheduling.unreadable(self.database)
+
+    def schedule(self, name: str) -> Schedule:
+        return scheduling.schedule(self.database, name)
+
+    def ticks(self, name: str, limit: int = 50) -> list[Tick]:
+        """The newest first."""
+        return scheduling.ticks(self.database, name, limit)
 
     def workers(self) -> list[WorkerView]:
         return worker_rows.workers(self.database)
@@ -233,6 +372,22 @@ class SqlStore:
     ) -> list[LogLine]:
         """In the order they were said; `after` is the attempt and number of the last line already read."""
         return log_lines.logs(self.database, job_id, attempt, after, limit)
+
+    # files
+
+    def store_id(self) -> str:
+        """What this database is called where files of several databases are kept."""
+        return artifacts.store_id(self.database)
+
+    def artifacts(self, job_id: str) -> list[Artifact]:
+        """The files on record, attempt by attempt."""
+        return artifacts.of_job(self.database, job_id)
+
+    def live_artifacts(self, job_ids: Sequence[str]) -> LiveArtifacts:
+        return artifacts.live(self.database, job_ids)
+
+    def count_logs(self, job_id: str) -> int:
+        return log_lines.count_logs(self.database, job_id)
 
     def counts(self) -> dict[str, int]:
         return querying.counts(self.database)

@@ -15,6 +15,8 @@ class WorkerOptions:
     app: str
     database_url: str = field(repr=False)  # of the settings; the app may name another
     database_flag: str | None = field(default=None, repr=False)  # overrules both
+    artifacts_url: str | None = field(default=None, repr=False)  # as with the database
+    artifacts_flag: str | None = field(default=None, repr=False)
     worker_id: str
     queues: tuple[str, ...] | None = None
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -24,9 +26,11 @@ class WorkerOptions:
     fail_fast: bool = False
     reload: bool = False
     notify: bool = True
+    listen_url: str | None = field(default=None, repr=False)
     timing: Timing = field(default_factory=lambda: choose(60.0))
     poll_seconds: float = 2.0
     grace_seconds: float = 30.0
+    upkeep_seconds: float = 300.0  # how often it looks whether there is something to retire, and the like
     # Between asking a job to stop (a message, and TERM where it has a process to itself) and KILL.
     term_grace_seconds: float = TERM_GRACE_SECONDS
     recycle_jobs: int | None = None

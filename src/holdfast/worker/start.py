@@ -6,25 +6,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.events import Event, Events, WorkerMoved
 from holdfast.domain.manifest import Kind
 from holdfast.domain.timing import LONGEST_TIMEOUT_SECONDS
 from holdfast.domain.worker_states import WorkerState
+from holdfast.maintenance.checkpoints import checkpoints
+from holdfast.maintenance.chores import Chore
+from holdfast.maintenance.collecting import artifact_chore
+from holdfast.maintenance.retention import Retention
 from holdfast.observe.health import Health
 from holdfast.ports import Store
 from holdfast.settings import mask_url
 from holdfast.transports.sqlite_changes import ChangeCheck
-from holdfast.wiring import open_store, open_wake_up
+from holdfast.wiring import artifacts_root, check_for_worker, open_artifacts, open_store, open_wake_up
 from holdfast.worker import sd_notify
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.part import NEVER
 from holdfast.worker.reload import Reload
+from holdfast.worker.retrying import Retrying
 from holdfast.worker.stores import CONNECTIONS, LazyStore
 from holdfast.worker.supervisor import Supervisor
+from holdfast.worker.upkeep import Upkeep
 from holdfast.worker.wake_ups import FileChanges, ListenerStatus
 
 # The loop never sleeps for more than a second. One that stands still for so long should be restarted.
 UNWELL_SECONDS = 30.0
+# For one statement of upkeep: long enough for a batch on a disk that is slow, or a look at tables that are cold.
+UPKEEP_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass
@@ -40,8 +49,11 @@ class Worker:
         self._control = LazyStore(lambda: self._open(self.supervisor.timing().timeout))
         # A claim that takes long costs nobody a lease: it may take as long as with the longest one.
         self._claims = LazyStore(lambda: self._open(LONGEST_TIMEOUT_SECONDS))
+        # Upkeep does one thing at a time. What is cut off there is done again later.
+        self._upkeep_store = LazyStore(lambda: self._open_for_upkeep(UPKEEP_TIMEOUT_SECONDS))
         self.supervisor = Supervisor(self.options, self._control, self._claims, self.events)
         self.events.subscribe(self._watch)
+        self._close_upkeep: Callable[[], None] = lambda: None
         self._close_wake_up: Callable[[], None] = lambda: None
         self._seen_ready = False
 
@@ -56,8 +68,10 @@ class Worker:
             return self.supervisor.run()
         finally:
             self._close_wake_up()
+            self._close_upkeep()
             self._control.close()
             self._claims.close()
+            self._upkeep_store.close()
 
     def health(self) -> Health:
         """Asked by another thread: it only reads."""
@@ -79,10 +93,62 @@ class Worker:
         options = self.options
         return options.database_flag or self.supervisor.runs.database_url or options.database_url
 
+    @property
+    def artifacts_url(self) -> str | None:
+        """Likewise."""
+        options = self.options
+        return options.artifacts_flag or self.supervisor.runs.artifacts_url or options.artifacts_url
+
     def _open(self, timeout_seconds: float) -> Store:
-        return open_store(
+        self._check_where_files_go()
+        store = open_store(
             self.database_url, timeout_seconds=timeout_seconds, pool_size=CONNECTIONS, notify=self.options.notify
         )
+        try:
+            # Here, because whoever claims a job has opened the store before: jobs know from the first one on.
+            self._settle_where_files_go(store)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _check_where_files_go(self) -> None:
+        try:
+            if self.artifacts_url is not None:
+                check_for_worker(self.artifacts_url)
+        except ConfigurationError as error:
+            self.supervisor.refusal = error
+            raise
+
+    def _settle_where_files_go(self, store: Store) -> None:
+        if (location := self.artifacts_url) is not None:
+            self.supervisor.runs.hand.artifacts = artifacts_root(location, store.store_id())
+
+    def _open_for_upkeep(self, timeout_seconds: float) -> Store:
+        return open_store(self.database_url, timeout_seconds=timeout_seconds, pool_size=1, notify=False)
+
+    def _chores(self, store: Store) -> list[Chore]:
+        """What this worker does for the whole fleet when its turn comes. Another chore is another line here."""
+        chores = Retention(lambda: store).chores(self.options.upkeep_seconds)
+        if self.database_url.startswith("sqlite"):
+            chores.append(checkpoints(lambda: store))
+        if (root := self.supervisor.runs.hand.artifacts) is not None:
+            chores.append(artifact_chore(store, lambda: open_artifacts(root)))
+        return chores
+
+    def _begin_upkeep(self) -> None:
+        supervisor = self.supervisor
+        upkeep = Upkeep(
+            self._upkeep_store,
+            self._chores,
+            self.options.worker_id,
+            self.events,
+            supervisor.bell.ring,
+            lambda: supervisor.cycle.connected and not supervisor.draining.begun,
+            Retrying("upkeep", self.events, longest=30.0),
+        )
+        supervisor.parts.append(upkeep)
+        self._close_upkeep = upkeep.close
 
     def _watch(self, event: Event) -> None:
         if not isinstance(event, WorkerMoved):
@@ -104,11 +170,12 @@ class Worker:
 
         status = ListenerStatus(self.events, supervisor.bell.ring)
         supervisor.parts.append(status)
-        wake_up = open_wake_up(self.database_url, ring, self.options.notify, status.note)
+        wake_up = open_wake_up(self.database_url, ring, self.options.notify, status.note, self.options.listen_url)
         if isinstance(wake_up, ChangeCheck):
             supervisor.parts.append(FileChanges(wake_up, supervisor.cycle, supervisor.cycle.ring))
         if wake_up is not None:
             self._close_wake_up = wake_up.close
+        self._begin_upkeep()
         sd_notify.ready("connected")
         self.told(f"store: {mask_url(self.database_url)}")
         self.told(self._totals())

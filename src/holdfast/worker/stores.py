@@ -1,7 +1,8 @@
-"""The worker's two ways to the store, so that slow claims never hold up a heartbeat or a report.
+"""The worker's ways to the store, so that slow claims never hold up a heartbeat or a report.
 
 control   heartbeats, reports, job logs: at most three connections
 claims    claims, duties, and the first look at the store: at most three connections
+upkeep    chores for the whole fleet, one batch at a time: one connection
 
 Each is opened when it is first needed and tried again until it can be.
 """

@@ -25,7 +25,7 @@ from holdfast.domain.worker_states import WorkerState
 from holdfast.ports import Store
 from holdfast.runners import prctl
 from holdfast.runners.descendants import children, kill_strays
-from holdfast.runners.frames import DATABASE_FLAG
+from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
 from holdfast.runners.pool import Pool, PoolSize
 from holdfast.runners.process import RunnerProcess
 from holdfast.worker.bell import Bell
@@ -70,6 +70,7 @@ class Supervisor:
         self._draining_stops = 0
         self._children_changed = False
         self._older_children: list[int] = []
+        self.refusal: ConfigurationError | None = None  # what is wrong is known only when the app is, and stays wrong
         self._selector = selectors.DefaultSelector()
         self.bell = Bell()
         self._selector.register(self.bell, selectors.EVENT_READ)
@@ -106,6 +107,8 @@ class Supervisor:
             lambda: list(self.pool.tasks.values()),
             self._row,
             Retrying("duties", events, longest=5.0),
+            lambda: self.pool.schedules,
+            timing.lease,
         )
         self.pickup = Pickup(
             claim_store,
@@ -243,6 +246,8 @@ class Supervisor:
             raise ConfigurationError(f"{broken['error']}\n{broken['stack'] or ''}".rstrip())
         if starting and self.pool.known and not self.pool.tasks:
             raise ConfigurationError(f"{self._options.app} has no tasks: decorate a function with @app.task")
+        if self.refusal is not None:
+            raise self.refusal
         if self._options.fail_fast and self.cycle.error is not None and self.pickup.answered_at == 0.0:
             raise self.cycle.error
 
@@ -349,7 +354,8 @@ class Supervisor:
 
 
 def _pool_size(options: WorkerOptions) -> PoolSize:
-    environment = {DATABASE_FLAG: options.database_flag} if options.database_flag else {}
+    flags = {DATABASE_FLAG: options.database_flag, ARTIFACTS_FLAG: options.artifacts_flag}
+    environment = {name: flag for name, flag in flags.items() if flag}
     return PoolSize(
         options.app,
         options.processes,

@@ -3,7 +3,17 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from holdfast.domain.events import Beats, Claims, Event, Reaping, StoreFailed, WakeUps, WorkerMoved
+from holdfast.domain.events import (
+    Beats,
+    Claims,
+    Event,
+    Reaping,
+    StoreFailed,
+    UpkeepFailed,
+    UpkeepStep,
+    WakeUps,
+    WorkerMoved,
+)
 from holdfast.domain.worker_states import RunState, WorkerState
 from holdfast.observe import metrics
 from holdfast.observe.metrics import MetricsSubscriber
@@ -102,3 +112,12 @@ def test_labels_that_run_wild_end_up_in_one_series(board: Board, monkeypatch: py
     monkeypatch.setattr(metrics, "MOST_CHILDREN", 3)
     board.see(*(StoreFailed(f"verb-{number}", "") for number in range(10)))
     assert board.states("store_failures_total") == {"verb-0": 1, "verb-1": 1, "verb-2": 1, "other": 7}
+
+
+def test_upkeep_is_counted_by_chore(board: Board) -> None:
+    board.see(UpkeepStep("retention", 500, 0.25), UpkeepStep("retention", 20, 0.25), UpkeepStep("histories", 7, 0.1))
+    board.see(UpkeepFailed("histories", "no such table", None, 300.0))
+    assert board.read("upkeep_total", chore="retention") == 520
+    assert board.read("upkeep_seconds_total", chore="retention") == 0.5
+    assert board.read("upkeep_total", chore="histories") == 7
+    assert board.read("upkeep_failures_total", chore="histories") == 1

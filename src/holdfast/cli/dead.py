@@ -49,7 +49,7 @@ def list_dead(
     elif groups:
         _print(groups, page)
     else:
-        output.remark("There is no such job.")
+        output.remark("There is no dead letter.")
     if not groups:
         raise typer.Exit(1)
 

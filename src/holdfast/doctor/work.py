@@ -89,7 +89,7 @@ def schedules(patient: Patient) -> Iterator[Remark]:
             "Start a worker whose app has that task, or remove the schedule: `holdfast schedules`.",
         )
     if not late and not orphans:
-        yield ok(f"{len(every)} schedules are on time" if every else "there are no schedules")
+        yield ok(f"every schedule is on time ({len(every)})" if every else "there are no schedules")
 
 
 def artifacts(patient: Patient) -> Iterator[Remark]:

@@ -44,6 +44,9 @@ class Heartbeats:
 
     def step(self, now: float) -> None:
         answer = self._desk.take()
+        if answer is not None:
+            for held in self._asked.held:
+                held.beating = False
         if isinstance(answer, Refusal):
             again = self._retrying.failed(now, answer.error)
             for held in self._asked.held:
@@ -72,6 +75,7 @@ class Heartbeats:
         beats = [held.beat() for held in due]
         for held in due:
             held.progress_waits = False
+            held.beating = True
         self._desk.ask(beats)
 
     def _take(self, answers: Sequence[Beaten], now: float) -> None:

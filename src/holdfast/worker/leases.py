@@ -23,6 +23,7 @@ from holdfast.domain.worker_states import RUN_MOVES, Machine, RunState
 if TYPE_CHECKING:
     from holdfast.runners.process import RunnerProcess
 
+REPORTING_AGAIN_SECONDS = 0.5
 _NEVER = float("inf")
 
 
@@ -53,6 +54,10 @@ class Held:
     lease_over: bool = False  # acted upon: whatever runs under it has been killed
     lost: bool = False  # the store said so
     reported: bool = False
+    # On its way to the store right now. Never both: a heartbeat that comes in behind the report is refused, and a
+    # refusal is kept as evidence of a zombie.
+    beating: bool = False
+    reporting: bool = False
 
     @property
     def id(self) -> str:
@@ -149,10 +154,13 @@ class LeaseBook:
             if held.reported:
                 # Its report is on the way and ends the lease; only where that takes long does it need another beat.
                 held.beat_at = max(held.beat_at, held.confirmed_at + held.job.lease_seconds / 2 + held.beat_every / 2)
+            if held.reporting:  # not beside it; in a moment it is known whether there is still a lease
+                held.beat_at = max(held.beat_at, now + min(REPORTING_AGAIN_SECONDS, held.beat_every))
         due = [
             held
             for held in self._held.values()
-            if not held.lost and (held.beat_at - held.beat_every / 2 <= now or (with_progress and held.has_news))
+            if not (held.lost or held.reporting)
+            and (held.beat_at - held.beat_every / 2 <= now or (with_progress and held.has_news))
         ]
         self.progress_waits = self.progress_waits and not with_progress
         for held in due:

@@ -89,6 +89,9 @@ class Reports:
 
     def step(self, now: float) -> None:
         answer = self._desk.take()
+        if answer is not None:
+            for ended in self._asked:
+                ended.held.reporting = False
         if isinstance(answer, Refusal):
             self._put_back(self._asked)
             self._retrying.failed(now, answer.error)
@@ -98,15 +101,24 @@ class Reports:
         if self._desk.busy or now < self._retrying.not_before:
             return
         self._waiting += [stuck.ended for stuck in self._idle() if now >= stuck.again_at]
-        if self._waiting:
-            count = _fitting(self._waiting)
-            self._asked, self._waiting = self._waiting[:count], self._waiting[count:]
-            self._desk.ask(self._asked)
+        ready = [ended for ended in self._waiting if not ended.held.beating]
+        if ready:
+            self._ask(ready[: _fitting(ready)])
+
+    def _ask(self, asked: list[Ended]) -> None:
+        self._asked = asked
+        taken = set(map(id, asked))
+        self._waiting = [ended for ended in self._waiting if id(ended) not in taken]
+        for ended in asked:
+            ended.held.reporting = True
+        self._desk.ask(asked)
 
     def wake_at(self) -> float:
         if self._desk.busy:
             return NEVER
-        due = 0.0 if self._waiting else min((stuck.again_at for stuck in self._idle()), default=NEVER)
+        # Those whose heartbeat is on its way are woken by its answer.
+        ready = any(not ended.held.beating for ended in self._waiting)
+        due = 0.0 if ready else min((stuck.again_at for stuck in self._idle()), default=NEVER)
         return max(due, self._retrying.not_before)
 
     def close(self) -> None:

@@ -29,8 +29,10 @@ def store(empty_database: str) -> Iterator[SqlStore]:
 
 @pytest.fixture
 def holdfast(tmp_path: Path, store: SqlStore) -> CommandLine:
-    """The command line on the store, named by `--database`."""
-    return CommandLine(tmp_path, store.database.engine.url.render_as_string(hide_password=False))
+    """The command line on the store, named by `--database`: as a process of its own on SQLite, and on Postgres in this
+    one, because what is special about a process is seen once."""
+    kind = CommandLine if store.database.dialect == "sqlite" else InProcess
+    return kind(tmp_path, store.database.engine.url.render_as_string(hide_password=False))
 
 
 @pytest.fixture

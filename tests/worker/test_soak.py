@@ -52,8 +52,8 @@ def soak(site: Site, count: int) -> None:
     assert last.threads <= first.threads
 
 
-def test_20000_no_op_jobs_cost_the_supervisor_no_memory_descriptors_or_threads(postgres_site: Site) -> None:
-    soak(postgres_site, 20_000)
+def test_10000_no_op_jobs_cost_the_supervisor_no_memory_descriptors_or_threads(postgres_site: Site) -> None:
+    soak(postgres_site, 10_000)
 
 
 @pytest.mark.long

@@ -55,9 +55,8 @@ demo: $(STAMP) ## Run the demonstration
 pooler: $(STAMP)
 	@$(PY) scripts/fetch_pgbouncer.py >/dev/null || true
 
-# Three at a time, also on two cores: many tests wait for leases and grace times rather than for a processor.
 test: $(STAMP) pooler ## Run the test suite without the long tests
-	@$(PY) -m pytest -n 3 --dist loadscope -m "not long" $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadscope -m "not long" $(ARGS)
 
 test-long: $(STAMP) pooler ## Run the tests that take minutes
 	@$(PY) -m pytest -m long --timeout 1800 $(ARGS)

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from holdfast.domain.schedule import Declaration
 from holdfast.stores.database import utc_now
+from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.sqlite import open_sqlite
+from holdfast.stores.upgrade import upgrade
 from tests.chaos.crew import REPOSITORY
 from tests.chaos.databases import assert_verified, deadlocks, is_sqlite, query
 from tests.chaos.schedulers import COUNT, SCHEDULERS, SPEED, fast_store
@@ -76,6 +80,26 @@ def assert_one_job_a_tick(url: str) -> None:
     holders = query(url, "SELECT DISTINCT holder FROM holdfast_schedule_ticks")
     assert (joined, different, jobs) == (ticks, ticks, ticks)
     assert len(holders) > SCHEDULERS, "those who took over had no share"
+
+
+def test_who_sleeps_between_its_look_and_its_turn_takes_nothing_for_the_future(sqlite_url: str) -> None:
+    """It looks with a clock that is old by the time it sees what another one fired meanwhile."""
+    base = utc_now()
+    upgrade(open_sqlite(sqlite_url).engine)
+
+    def store_at(*seconds: float) -> SqlStore:
+        moments = iter([base + timedelta(seconds=second) for second in seconds])
+        last = base + timedelta(seconds=seconds[-1])
+        return SqlStore(open_sqlite(sqlite_url, clock=lambda: next(moments, last)))
+
+    with closing(store_at(0)) as store:
+        store.announce_schedules([Declaration(name="every", task="tick", every_seconds=600.0)])
+    with closing(store_at(601)) as store:
+        assert len(store.fire_schedules("awake").ticks) == 1
+        fired = store.schedule("every")
+    with closing(store_at(100, 602)) as store:
+        assert store.fire_schedules("sleeper").ticks == ()
+        assert store.schedule("every") == fired
 
 
 def test_each_of_a_thousand_ticks_fires_once_while_schedulers_are_killed(store_url: str) -> None:

@@ -110,6 +110,7 @@ def _advance(transaction: CursorTransaction, schedule: Schedule, row: Row, firin
                 # As it was read: on SQLite somebody may have typed it in a form of their own.
                 "read_at": row[tuple(sql.COLUMNS).index("next_at")],
                 "revision": schedule.revision,
+                "was_ahead": int(schedule.is_ahead(now)),
                 "next_at": schedule_rows.time_parameter(firing.next_at, dialect),
                 "last_at": schedule_rows.time_parameter(last_at, dialect),
             },

@@ -128,7 +128,10 @@ def upgrade(engine: Engine, *, lock_timeout: float = 0.8, patience: float = 60.0
 
 def _build_ahead(engine: Engine, patience: float) -> None:
     """What takes long on large tables, before anybody has to wait for us."""
-    before = current(engine)
+    if engine.dialect.name != "postgresql":
+        return
+    with engine.connect() as connection:
+        before = _installed(connection).revision
     if before is not None and before in _revisions():
         ahead.build(engine, before, patience)
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import output
-from holdfast.cli.session import Json, begin, opened
+from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.job import NewJob
+from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.manifest import TaskInfo
 
 
@@ -54,6 +54,10 @@ def enqueue(
         answer = store.enqueue(
             NewJob.from_options({"lease_seconds": settings.lease_seconds, **defaults(known), **given})
         )
+    print_enqueued(session, answer)
+
+
+def print_enqueued(session: Session, answer: Enqueued) -> None:
     if session.json:
         output.document(answer)
         return

@@ -12,7 +12,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.cli.ages import age
-from holdfast.cli.enqueue import read_payload
+from holdfast.cli.enqueue import print_enqueued, read_payload
 from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain import durations
 from holdfast.domain.cron import zone_of
@@ -184,12 +184,7 @@ def run(context: typer.Context, name: Name, json: Json = False) -> None:
     settings = session.settings()
     with opened(settings) as store:
         answer = store.run_schedule_now(name, lease_seconds=settings.lease_seconds)
-    if session.json:
-        output.document(answer)
-        return
-    output.line(answer.id)
-    if not answer.created:
-        output.remark(f"It was there already and is {answer.state}; nothing was added.")
+    print_enqueued(session, answer)
 
 
 def _job(payload: str | None, queue: str | None, priority: int | None) -> dict[str, Any]:

@@ -46,7 +46,8 @@ def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
         with database.transaction() as transaction:
             return _copy(transaction, jobs)
     for tried in range(OWN_TRIES):
-        time.sleep(random.uniform(0, min(0.001 * 2**tried, LONGEST_PAUSE_SECONDS)) if tried else 0)
+        if tried:
+            time.sleep(random.uniform(0, min(0.001 * 2**tried, LONGEST_PAUSE_SECONDS)))
         with suppress(_KeyChangedHands), database.transaction() as transaction:
             return _insert(transaction, jobs, tries=1)
     raise StoreUnavailable("a unique key changed hands on every try; enqueue again")

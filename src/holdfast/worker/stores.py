@@ -1,9 +1,10 @@
 """The worker's ways to the store, so that slow claims never hold up a heartbeat or a report.
 
-control   heartbeats, reports, job logs: at most three connections
-claims    claims, duties, and the first look at the store: at most three connections
-upkeep    chores for the whole fleet, one batch at a time: one connection
+control   heartbeats, reports, job logs
+claims    claims, duties, and the first look at the store
+upkeep    chores for the whole fleet, one batch at a time
 
+How many connections that makes is in `domain/connections.py`.
 Each is opened when it is first needed and tried again until it can be.
 """
 

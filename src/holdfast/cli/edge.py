@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
 
 import typer
 from typer.main import get_command
@@ -24,10 +25,14 @@ from holdfast.domain.errors import ConfigurationError, HoldfastError, InvalidInp
 DONE, NO, WRONG, UNREACHABLE, BUG = 0, 1, 2, 3, 70
 
 
+# Made from all their signatures, which takes longer than most commands: once a process is enough.
+_commands = cache(lambda: get_command(app))
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     output.prepare_streams()
     try:
-        code = get_command(app).main(arguments, prog_name="holdfast", standalone_mode=False)
+        code = _commands().main(arguments, prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except typer.TyperException as error:

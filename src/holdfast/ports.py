@@ -7,12 +7,13 @@ then exists if and only if the user's transaction commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
+from holdfast.domain.feed import FeedPage, FeedPlace
 from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
     DEFAULT_LEASE_SECONDS,
@@ -26,10 +27,23 @@ from holdfast.domain.job import (
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.offers import Offer
 from holdfast.domain.outcome import Report
 from holdfast.domain.retention import Group, Kept, Pruned, Retired, Rules
 from holdfast.domain.schedule import Declaration, Fired, Schedule, ScheduleFailure, Tick
-from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck, WorkerRow, WorkerView
+from holdfast.domain.tokens import AccessRefusal, Attempted, Issued, NewToken, Standing, Token
+from holdfast.domain.views import (
+    Listed,
+    Page,
+    QueueSettings,
+    QueueView,
+    Refusal,
+    SourceView,
+    StateCount,
+    Stuck,
+    WorkerRow,
+    WorkerView,
+)
 
 
 class EnqueueStore(Protocol):
@@ -51,18 +65,40 @@ class WorkStore(Protocol):
         limit: int = 1,
         queues: Sequence[str] | None = None,
         tasks: Sequence[str] | None = None,
+        *,
+        credential: str = "",
+        request_id: str | None = None,
     ) -> list[Claimed]: ...
 
-    def recover(self, worker: str) -> list[Claimed]: ...
+    def known_requests(self, requests: Iterable[tuple[str, str]]) -> set[tuple[str, str]]: ...
+
+    def claim_again(self, credential: str, request_id: str) -> list[Claimed] | None: ...
+
+    def recover(self, worker: str, *, credential: str = "") -> list[Claimed]: ...
 
     def claim_job(
         self,
         worker: str,
         job_id: str,
         *,
+        credential: str = "",
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
     ) -> Claimed | None: ...
+
+    def claim_jobs(
+        self,
+        worker: str,
+        job_ids: Sequence[str],
+        *,
+        credential: str = "",
+        request_id: str | None = None,
+        messages: Mapping[str, str] | None = None,
+        queues: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
+    ) -> list[Claimed]: ...
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]: ...
 
@@ -99,6 +135,8 @@ class OperatorStore(Protocol):
 
     def requeue(self, job_ids: Sequence[str]) -> list[OperatorAnswer]: ...
 
+    def replay(self, job_id: str, new_id: str | None = None) -> Enqueued: ...
+
     def pause_queue(self, name: str) -> None: ...
 
     def resume_queue(self, name: str) -> None: ...
@@ -129,7 +167,7 @@ class OperatorStore(Protocol):
 
     def queues(self) -> list[QueueView]: ...
 
-    def stuck(self, limit: int = 50) -> list[Stuck]: ...
+    def stuck(self, limit: int = 50, queues: Sequence[str] | None = None) -> list[Stuck]: ...
 
     def announced_tasks(self) -> list[TaskInfo]: ...
 
@@ -163,6 +201,28 @@ class OperatorStore(Protocol):
 
     def count_logs(self, job_id: str) -> int: ...
 
+    def listed(
+        self,
+        *,
+        states: Sequence[State] = (),
+        queues: Sequence[str] | None = None,
+        task: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Listed]: ...
+
+    def queue_of(self, job_id: str) -> str | None: ...
+
+    def queue_settings(self, name: str) -> QueueSettings: ...
+
+    def refusals_in(self, queues: Sequence[str]) -> list[Refusal]: ...
+
+    def state_counts(self, queues: Sequence[str] | None = None) -> list[StateCount]: ...
+
+    def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]: ...
+
+    def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage: ...
+
 
 class RecordStore(Protocol):
     """What is on record of the files that jobs saved."""
@@ -193,13 +253,53 @@ class UpkeepStore(Protocol):
 
     def forget_refusals(self, keep_seconds: float, after: str | None, limit: int) -> tuple[int, str | None]: ...
 
+    def forget_claim_requests(self, keep_seconds: float, limit: int) -> int: ...
+
     def checkpoint(self) -> bool: ...
 
 
-class Store(EnqueueStore, WorkStore, OperatorStore, UpkeepStore, RecordStore, Protocol):
+class TokenStore(Protocol):
+    """Who may speak to a control plane, and who was turned away."""
+
+    def create_token(self, new: NewToken) -> Issued: ...
+
+    def rotate_token(self, name: str) -> Issued: ...
+
+    def revoke_token(self, name: str) -> Token: ...
+
+    def tokens(self) -> list[Token]: ...
+
+    def any_live_token(self) -> bool: ...
+
+    def standings(self, ids: Sequence[str]) -> dict[str, Standing]: ...
+
+    def touch_tokens(self, ids: Sequence[str]) -> None: ...
+
+    def create_admin_link(self, seconds: float) -> Issued: ...
+
+    def use_admin_link(self, code: str) -> Issued | None: ...
+
+    def record_access_refusals(self, attempts: Sequence[Attempted]) -> None: ...
+
+    def access_refusals(self, limit: int = 1000) -> list[AccessRefusal]: ...
+
+    def forget_access_refusals(self, keep_seconds: float) -> None: ...
+
+
+class Store(EnqueueStore, WorkStore, OperatorStore, UpkeepStore, RecordStore, TokenStore, Protocol):
     """The whole port."""
 
     def close(self) -> None: ...
+
+
+class OfferStore(Store, Protocol):
+    """What a transport needs beside the port: which jobs it may name in messages, and what became of them."""
+
+    def offers(self, queue: str, limit: int) -> list[Offer]: ...
+
+    def offers_of(self, job_ids: Sequence[str]) -> dict[str, Offer]: ...
+
+    def offered_queues(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)

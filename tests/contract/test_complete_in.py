@@ -14,7 +14,7 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import complete_in
+from holdfast.wiring.sql import complete_in
 from tests.contract.ground import ByHand, Clock, on_postgres, on_sqlite
 from tests.contract.steps import BROKEN, beat, claim_ids, enqueue, history, lose_lease, reap, report, settle, start
 from tests.contract.test_user_transaction import ANYWHERE, POSTGRES_ONLY, driver_url

@@ -1,13 +1,13 @@
 """An empty database of each kind, and Holdfasts that are a migration ahead of this one or behind it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
-from holdfast.stores import upgrade
+from holdfast.stores import guards, upgrade
 from tests.migration.databases import open_engine
 
 HEAD = upgrade.head()
@@ -79,3 +79,21 @@ def first_migrations(tmp_path: Path) -> Path:
         if not step.name.startswith("0001"):
             step.unlink()
     return folder
+
+
+@pytest.fixture
+def make_first(first_migrations: Path) -> Callable[[Engine], None]:
+    """Makes the tables of the first Holdfast, under its guards: today's read columns that it did not have."""
+
+    def make(engine: Engine) -> None:
+        with pytest.MonkeyPatch.context() as first:
+            first.setattr(upgrade, "_MIGRATIONS", first_migrations)
+            first.setattr(guards, "statements", _first_guards)
+            assert upgrade.upgrade(engine) == (None, "0001")
+
+    return make
+
+
+def _first_guards(dialect: str) -> list[str]:
+    text = (Path(__file__).parent / "older_guards" / f"{dialect}.sql").read_text()
+    return text.removesuffix("\n").split("\n-- next\n")

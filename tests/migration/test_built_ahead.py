@@ -1,13 +1,12 @@
 """Indexes on large tables are built beside the work: nobody waits for them, and no death leaves a broken one."""
 
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from sqlalchemy import Engine
 
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.stores import upgrade as upgrade_module
 from holdfast.stores.migrations import ahead
 from holdfast.stores.upgrade import check, current, head, upgrade
 from tests.migration.databases import contents, execute, transaction
@@ -22,10 +21,8 @@ INVALID = "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
 
 
 @pytest.fixture
-def old(postgres_engine: Engine, first_migrations: Path) -> Engine:
-    with pytest.MonkeyPatch.context() as first:
-        first.setattr(upgrade_module, "_MIGRATIONS", first_migrations)
-        assert upgrade(postgres_engine) == (None, "0001")
+def old(postgres_engine: Engine, make_first: Callable[[Engine], None]) -> Engine:
+    make_first(postgres_engine)
     return postgres_engine
 
 

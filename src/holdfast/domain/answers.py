@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 
 
@@ -49,14 +50,25 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """The answer to a claim that may have waited: no lease of these began earlier than `late_seconds` after it was
+    asked for."""
+
+    jobs: list[Claimed]
+    late_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Beat:
     """One lease to renew."""
 
     job_id: str
     attempt: int
-    lease_token: str
+    lease_token: str = field(repr=False)
     worker: str | None = None
     progress: object = None
+    credential: str = ""  # of whoever claimed, if that was over HTTP
+    by_token: bool = False  # the attempt was not told: it is whichever the token is of
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ as the lease's holder. A report's digest lets a repeated report be recognised wi
 from __future__ import annotations
 
 import hashlib
+import hmac
 from dataclasses import fields
 
 from holdfast.domain.outcome import Failed, Outcome, Succeeded
@@ -23,8 +24,23 @@ def lease_token(secret: bytes, job_id: str) -> str:
     return hashlib.sha256(secret + bytes.fromhex(job_id.replace("-", ""))).hexdigest()
 
 
-def token_digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_HEX]
+def token_digest(token: str, credential: str = "") -> str:
+    """Of the token and of whoever claimed with it: a lease is of no use to the holder of another credential."""
+    return hashlib.sha256((token + binding(credential)).encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_HEX]
+
+
+def binding(credential: str) -> str:
+    """What is digested after a token. Who has the database itself claims without a credential."""
+    return f".{credential}" if credential else ""
+
+
+def request_digest(request_id: str) -> str:
+    return hashlib.sha256(request_id.encode()).hexdigest()
+
+
+def request_secret(request_id: str, credential: str, nonce: str) -> bytes:
+    """The secret of a claim that can be asked for again: the store keeps the nonce, the asker the id."""
+    return hmac.digest(request_id.encode(), f"{credential}.{nonce}".encode(), "sha256")
 
 
 def report_digest(outcome: Outcome, field: str = "report") -> str:

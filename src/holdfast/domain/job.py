@@ -11,6 +11,7 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import MAX_PRIORITY, check_id, check_integer, check_moment, check_name
 from holdfast.domain.retry import RetryPolicy
+from holdfast.domain.webhook import DELIVERY_TASK, check_webhook
 
 DEFAULT_QUEUE = "default"
 DEFAULT_LEASE_SECONDS = 60.0
@@ -46,12 +47,16 @@ class NewJob:
     id: str | None = None
     traceparent: str | None = None
     replay_of: str | None = None
+    # A URL, or an object with `url` and `on`; always the latter once it is here.
+    webhook: str | dict[str, Any] | None = None
     # Derived here, once: the stored text of the payload and the identity of the run.
     payload_json: str = field(init=False, repr=False)
     spec_hash: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_name(self.task, "task")
+        if self.task == DELIVERY_TASK:
+            raise InvalidInput("task", f"{DELIVERY_TASK} is the engine's own; give a job a webhook= instead")
         check_name(self.queue, "queue")
         check_integer(self.priority, "priority", -MAX_PRIORITY, MAX_PRIORITY)
         check_integer(self.max_attempts, "max_attempts", 1, MAX_BUDGET)
@@ -89,6 +94,8 @@ class NewJob:
         for name in ("id", "replay_of"):
             if getattr(self, name) is not None:
                 _set(self, name, check_id(getattr(self, name), name))
+        if self.webhook is not None:
+            _set(self, "webhook", check_webhook(self.webhook))
 
     def _check_payload(self) -> None:
         if not isinstance(self.payload, dict):
@@ -177,6 +184,7 @@ class Job:
     updated_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    webhook: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +206,7 @@ class Claimed:
     lease_seconds: float
     traceparent: str | None
     lease_token: str = field(repr=False)
+    message_id: str | None = None  # of the message that named it, if one did
 
     @property
     def attempt_id(self) -> str:

@@ -28,13 +28,14 @@ ANNOUNCED = (
     "timeout_seconds",
     "lease_seconds",
     "source",
+    "webhook",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
     """One task. `defaults` are options of `NewJob` (queue, priority, max_attempts, max_crashes, retry as JSON,
-    timeout_seconds, lease_seconds, source), and only those that the task's author named."""
+    timeout_seconds, lease_seconds, source, webhook), and only those that the task's author named."""
 
     name: str
     version: str | None = None
@@ -64,3 +65,8 @@ class TaskInfo:
             OnLostLease(value["on_lost_lease"]),
             value["defaults"],
         )
+
+
+def defaults_of(task: TaskInfo | None, lease_seconds: float) -> dict[str, Any]:
+    """What a job gets that its caller does not say: as the task's author named it, else the lease of the settings."""
+    return {"lease_seconds": lease_seconds, **({} if task is None else task.job_options())}

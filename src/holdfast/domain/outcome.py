@@ -92,9 +92,11 @@ class Report:
 
     job_id: str
     attempt: int
-    lease_token: str
+    lease_token: str = field(repr=False)
     outcome: Outcome
     worker: str | None = None
     usage: Usage = field(default_factory=Usage)
     progress: Any = None  # the last word of how far it came, if no heartbeat has told it
     artifacts: tuple[Artifact, ...] = ()  # what the attempt saved: recorded if, and only if, the report is applied
+    credential: str = ""  # of whoever claimed, if that was over HTTP
+    message_id: str | None = None  # of the message that the claim came with

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from holdfast.domain.job import Job
+from holdfast.domain.lifecycle import State
 
 Item = TypeVar("Item")
 
@@ -17,6 +18,32 @@ class Page(Generic[Item]):
 
     items: tuple[Item, ...]
     after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A job in a list that must stay small: columns that are `omitted` are too large for it and read as empty."""
+
+    job: Job
+    omitted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many jobs are in a state; with `at_least` nobody counted them all."""
+
+    state: State
+    count: int
+    at_least: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What an operator has said of a queue; of most of them nothing."""
+
+    name: str
+    paused_at: datetime | None = None
+    max_running: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

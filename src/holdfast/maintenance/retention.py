@@ -1,11 +1,12 @@
 """Remove what has been kept for long enough: finished jobs, the histories of pruned ones, and what is left over.
 
-Three chores, so that none waits for another. Within one, the groups (queue and state) take turns batch by batch: a
+Four chores, so that none waits for another. Within one, the groups (queue and state) take turns batch by batch: a
 queue with a million old jobs does not keep the others waiting.
 
 retention   finished jobs, with their log lines and the rows of their artifacts; each leaves a `pruned` event
 histories   the whole history of a pruned job, with its refusals; the audit log's watermark tells how far
 leftovers   ticks of schedules, and refusals of jobs that nobody knows: as old as the oldest history that is kept
+requests    claims that could be asked for again, once nobody will
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from holdfast.ports import UpkeepStore
 
 PERIOD_SECONDS = 300.0
 LEFTOVERS_PERIOD_SECONDS = 3600.0
+REQUESTS_PERIOD_SECONDS = 60.0
+# Longer than anybody asks for an answer that was lost: what was granted is under a lease, and leases end.
+REQUESTS_KEPT_SECONDS = 900.0
 BATCH = 500
 PAGE = 1_000  # of refusals
 
@@ -34,6 +38,7 @@ class Retention:
             Chore("retention", period_seconds, self.jobs),
             Chore("histories", period_seconds, self.histories),
             Chore("leftovers", leftovers, self.leftovers),
+            Chore("requests", REQUESTS_PERIOD_SECONDS, self.requests),
         ]
 
     def jobs(self) -> Iterator[int]:
@@ -69,6 +74,13 @@ class Retention:
             yield gone
             if after is None:
                 return
+
+    def requests(self) -> Iterator[int]:
+        store = self._store()
+        gone = self._batch
+        while gone == self._batch:
+            gone = store.forget_claim_requests(REQUESTS_KEPT_SECONDS, self._batch)
+            yield gone
 
 
 def _in_turn(store: UpkeepStore, what: Kept, remove: Callable[[Group], tuple[int, bool]]) -> Iterator[int]:

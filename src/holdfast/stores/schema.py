@@ -26,6 +26,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    false,
     literal_column,
     text,
     true,
@@ -79,6 +80,7 @@ jobs = Table(
     Column("last_error", Json),
     Column("traceparent", Text),
     Column("replay_of", JobId),
+    Column("webhook", Json),  # who is told when the job has ended: url, and of which ends
     Column("seq", Integer, nullable=False, server_default=text("1")),
     Column("transition", Text, nullable=False, server_default="enqueued"),
     Column("transition_detail", Json),
@@ -179,6 +181,16 @@ def _pruned_index(dialect: str, queue: str) -> Index:
 # Only pruning pays for it: retention finds the histories that are old enough to go.
 _pruned_index("postgresql", f"({PRUNED_QUEUE_POSTGRES})")
 _pruned_index("sqlite", PRUNED_QUEUE_SQLITE)
+
+# By time, for whoever follows the log as it grows. Rows come in that order, so that on Postgres a summary of each block
+# range will do, and an insert costs next to nothing; SQLite has no such index, and appends to an ordinary one.
+Index(
+    "holdfast_events_at",
+    events.c.at,
+    postgresql_using="brin",
+    postgresql_with={"pages_per_range": 16, "autosummarize": "on"},
+).ddl_if("postgresql")
+Index("holdfast_events_at", events.c.at).ddl_if("sqlite")
 
 # Retention's door: a job id inserted here takes that job's whole history, and itself, away. Nothing else can delete
 # from the audit log, so no history can ever lose only a part.
@@ -369,6 +381,58 @@ retention = Table(
         f"what IN ('jobs', 'histories') AND {in_states(TERMINAL)} AND (keep_seconds IS NULL OR keep_seconds >= 0)",
         name="holdfast_retention_rule",
     ),
+)
+
+# Who may speak to a control plane. Leases are bound to the id; the secret can be changed under it.
+tokens = Table(
+    "holdfast_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("scopes", Json, nullable=False),
+    Column("queues", Json),  # null: all of them
+    Column("secret_digest", Text, nullable=False),
+    Column("single_use", Boolean, nullable=False, server_default=false()),
+    Column("created_at", Time, nullable=False, server_default=store_now()),
+    Column("rotated_at", Time),
+    Column("expires_at", Time),
+    Column("revoked_at", Time),
+    Column("last_used_at", Time),
+)
+Index(
+    "holdfast_tokens_name",
+    tokens.c.name,
+    unique=True,
+    postgresql_where=text("revoked_at IS NULL"),
+    sqlite_where=text("revoked_at IS NULL"),
+)
+
+# Requests that a control plane turned away: who, why, where and from where, counted.
+access_refusals = Table(
+    "holdfast_access_refusals",
+    metadata,
+    Column("credential", Text, nullable=False, server_default=""),
+    Column("reason", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    Column("address", Text, nullable=False, server_default=""),
+    Column("first_at", Time, nullable=False, server_default=store_now()),
+    Column("last_at", Time, nullable=False, server_default=store_now()),
+    Column("count", Integer, nullable=False, server_default=text("1")),
+    PrimaryKeyConstraint("credential", "reason", "route", "address", name="holdfast_access_refusals_pkey"),
+)
+
+# Claims that can be asked for again: which leases were granted to the request of that name. Neither the request's id
+# nor a lease token can be read from it.
+claim_requests = Table(
+    "holdfast_claim_requests",
+    metadata,
+    Column("credential", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("nonce", Text, nullable=False),
+    Column("jobs", Json, nullable=False),
+    Column("at", Time, nullable=False, server_default=store_now()),
+    PrimaryKeyConstraint("credential", "request", name="holdfast_claim_requests_pkey"),
+    Index("holdfast_claim_requests_at", "at"),
 )
 
 duties = Table(

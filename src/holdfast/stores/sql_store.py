@@ -6,12 +6,13 @@ before the connections go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.feed import FeedPage, FeedPlace
 from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
     DEFAULT_LEASE_SECONDS,
@@ -26,10 +27,24 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_name
+from holdfast.domain.offers import Offer
 from holdfast.domain.outcome import Report
 from holdfast.domain.retention import Group, Kept, Preview, Pruned, Retired, Rules, Turn, Watermark
 from holdfast.domain.schedule import Declaration, Fired, Outcome, Schedule, ScheduleFailure, Tick
-from holdfast.domain.views import DeadGroup, Page, QueueView, Refusal, SourceView, Stuck, WorkerRow, WorkerView
+from holdfast.domain.tokens import AccessRefusal, Attempted, Issued, NewToken, Standing, Token
+from holdfast.domain.views import (
+    DeadGroup,
+    Listed,
+    Page,
+    QueueSettings,
+    QueueView,
+    Refusal,
+    SourceView,
+    StateCount,
+    Stuck,
+    WorkerRow,
+    WorkerView,
+)
 from holdfast.stores import claimable as claimable_now
 from holdfast.stores.database import Database, utc_now
 from holdfast.stores.statements import limits
@@ -37,23 +52,30 @@ from holdfast.stores.verbs import (
     announcing,
     artifacts,
     beating,
+    claim_requests,
     dead,
     duties,
     enqueueing,
+    feed,
     firing,
+    listing,
     log_lines,
+    offers,
     operating,
     querying,
     reaping,
+    replaying,
     retaining,
     scheduling,
     settling,
+    tokens,
     worker_rows,
 )
-from holdfast.stores.verbs.claim_one import claim_job
+from holdfast.stores.verbs.claim_named import claim_jobs
 from holdfast.stores.verbs.claiming import Claiming
 from holdfast.stores.verbs.settle_in import settle_in
 from holdfast.stores.verbs.stuck import stuck
+from holdfast.stores.verbs.tokens import MOST_REFUSALS
 
 
 def _nobody() -> None:
@@ -111,23 +133,58 @@ class SqlStore:
         limit: int = 1,
         queues: Sequence[str] | None = None,
         tasks: Sequence[str] | None = None,
+        *,
+        credential: str = "",
+        request_id: str | None = None,
     ) -> list[Claimed]:
-        return self._claiming.claim(worker, limit, queues, tasks)
+        """The leases belong to the credential. The same request id again gets the same jobs, not others."""
+        return self._claiming.claim(worker, limit, queues, tasks, credential, request_id)
 
-    def recover(self, worker: str) -> list[Claimed]:
+    def claim_again(self, credential: str, request_id: str) -> list[Claimed] | None:
+        """What a claim with this request id was given, as far as it is still held; None when it was given nothing."""
+        return claim_requests.granted(self.database, credential, request_id)
+
+    def known_requests(self, requests: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Which of these (credential, request id) were given something: one look for many who wait."""
+        return claim_requests.known(self.database, requests)
+
+    def forget_claim_requests(self, keep_seconds: float, limit: int) -> int:
+        return claim_requests.forget(self.database, keep_seconds, limit)
+
+    def recover(self, worker: str, *, credential: str = "") -> list[Claimed]:
         """Jobs that this store claimed while the answer was lost on its way: they are this worker's, under leases that
         nobody knows of."""
-        return self._claiming.recover(worker)
+        return self._claiming.recover(worker, credential)
 
     def claim_job(
         self,
         worker: str,
         job_id: str,
         *,
+        credential: str = "",
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
     ) -> Claimed | None:
-        return claim_job(self.database, worker, job_id, lease_seconds - heartbeat_seconds)
+        """The job under a fresh lease; None when it is not claimable now (held, not due, finished, not admitted)."""
+        found = claim_jobs(self.database, worker, [job_id], lease_seconds - heartbeat_seconds, credential)
+        return found[0] if found else None
+
+    def claim_jobs(
+        self,
+        worker: str,
+        job_ids: Sequence[str],
+        *,
+        credential: str = "",
+        request_id: str | None = None,
+        messages: Mapping[str, str] | None = None,
+        queues: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
+    ) -> list[Claimed]:
+        """Of many at once those that could be claimed; `messages` has the message that named each of them."""
+        gap = lease_seconds - heartbeat_seconds
+        return claim_jobs(self.database, worker, job_ids, gap, credential, request_id, messages, queues, tasks)
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]:
         return beating.heartbeat(self.database, beats)
@@ -184,6 +241,19 @@ class SqlStore:
             self._claimable()
         return fired
 
+    # transports
+
+    def offers(self, queue: str, limit: int) -> list[Offer]:
+        """What may be offered in messages, in the order of a claim."""
+        return offers.offers(self.database, queue, limit)
+
+    def offers_of(self, job_ids: Sequence[str]) -> dict[str, Offer]:
+        return offers.offers_of(self.database, job_ids)
+
+    def offered_queues(self) -> list[str]:
+        """Those that have something to claim, now or later."""
+        return offers.offered_queues(self.database)
+
     # operators
 
     def cancel(self, job_ids: Sequence[str]) -> list[OperatorAnswer]:
@@ -194,6 +264,12 @@ class SqlStore:
         if claimable_now.by_operator(answers):
             self._claimable()
         return answers
+
+    def replay(self, job_id: str, new_id: str | None = None) -> Enqueued:
+        answer = replaying.replay(self.database, job_id, new_id)
+        if answer.created:
+            self._claimable()
+        return answer
 
     def pause_queue(self, name: str) -> None:
         operating.set_queue(self.database, limits.PAUSE_QUEUE, name)
@@ -340,9 +416,9 @@ class SqlStore:
     def sources(self) -> list[SourceView]:
         return querying.sources(self.database)
 
-    def stuck(self, limit: int = 50) -> list[Stuck]:
+    def stuck(self, limit: int = 50, queues: Sequence[str] | None = None) -> list[Stuck]:
         """What ought to move and does not, with the reason: a group of jobs by its oldest one."""
-        return stuck(self.database, limit)
+        return stuck(self.database, limit, queues)
 
     def announced(self, name: str) -> TaskInfo | None:
         return announcing.announced(self.database, name)
@@ -373,6 +449,38 @@ class SqlStore:
         """In the order they were said; `after` is the attempt and number of the last line already read."""
         return log_lines.logs(self.database, job_id, attempt, after, limit)
 
+    # queries from far away
+
+    def listed(
+        self,
+        *,
+        states: Sequence[State] = (),
+        queues: Sequence[str] | None = None,
+        task: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Listed]:
+        return listing.listed(self.database, states, queues, task, limit, after)
+
+    def queue_of(self, job_id: str) -> str | None:
+        """None when there is no such job."""
+        return listing.queue_of(self.database, job_id)
+
+    def queue_settings(self, name: str) -> QueueSettings:
+        return listing.queue_settings(self.database, name)
+
+    def refusals_in(self, queues: Sequence[str]) -> list[Refusal]:
+        return listing.refusals_in(self.database, queues)
+
+    def state_counts(self, queues: Sequence[str] | None = None) -> list[StateCount]:
+        return listing.state_counts(self.database, queues)
+
+    def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]:
+        return feed.history(self.database, job_id, after, limit)
+
+    def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage:
+        return feed.feed(self.database, after, limit)
+
     # files
 
     def store_id(self) -> str:
@@ -388,6 +496,48 @@ class SqlStore:
 
     def count_logs(self, job_id: str) -> int:
         return log_lines.count_logs(self.database, job_id)
+
+    # who may speak to a control plane
+
+    def create_token(self, new: NewToken) -> Issued:
+        """Its text is nowhere afterwards but in this answer."""
+        return tokens.create(self.database, new)
+
+    def rotate_token(self, name: str) -> Issued:
+        return tokens.rotate(self.database, name)
+
+    def revoke_token(self, name: str) -> Token:
+        return tokens.revoke(self.database, name)
+
+    def tokens(self) -> list[Token]:
+        """The live ones first; revoked ones stay on record."""
+        return tokens.tokens(self.database)
+
+    def any_live_token(self) -> bool:
+        return tokens.any_live(self.database)
+
+    def standings(self, ids: Sequence[str]) -> dict[str, Standing]:
+        return tokens.standings(self.database, ids)
+
+    def touch_tokens(self, ids: Sequence[str]) -> None:
+        tokens.touch(self.database, ids)
+
+    def create_admin_link(self, seconds: float) -> Issued:
+        return tokens.create_link(self.database, seconds)
+
+    def use_admin_link(self, code: str) -> Issued | None:
+        return tokens.use_link(self.database, code)
+
+    def record_access_refusals(self, attempts: Sequence[Attempted], most: int = MOST_REFUSALS) -> None:
+        """`most` rows are kept; what is new beyond them is counted under one address for all."""
+        tokens.record_refusals(self.database, attempts, most)
+
+    def access_refusals(self, limit: int = 1000) -> list[AccessRefusal]:
+        """The latest first."""
+        return tokens.refusals(self.database, limit)
+
+    def forget_access_refusals(self, keep_seconds: float) -> None:
+        tokens.forget_refusals(self.database, keep_seconds)
 
     def counts(self) -> dict[str, int]:
         return querying.counts(self.database)

@@ -10,7 +10,7 @@ Who retires histories, by whatever hand, leaves a trace of how many and up to wh
 
 from __future__ import annotations
 
-from holdfast.stores.guards import rules
+from holdfast.stores.guards import postgres_webhooks, rules
 from holdfast.stores.types import POSTGRES_UUID7
 
 FOUNDATION = (
@@ -30,7 +30,7 @@ BEGIN
       || '; only a finished job is deleted';
   END IF;
   RAISE EXCEPTION USING ERRCODE = 'check_violation',
-    MESSAGE = 'holdfast: a job is inserted as pending, with a JSON object as payload';
+    MESSAGE = 'holdfast: a job is inserted as pending, with a JSON object as payload (and as webhook, with url and on)';
 END $$""",
     """
 CREATE OR REPLACE FUNCTION holdfast_refuse_payload() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -144,7 +144,8 @@ _TRIGGERS = (
         "holdfast_20_guard_insert",
         "holdfast_jobs",
         "BEFORE INSERT",
-        f"FOR EACH ROW WHEN (({rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object') IS NOT TRUE)",
+        f"FOR EACH ROW WHEN (({rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object'"
+        f" AND {postgres_webhooks.WELL_FORMED}) IS NOT TRUE)",
         "holdfast_refuse_job",
     ),
     # Only when the payload is among the columns set: a heartbeat must not pay for reading a long one.
@@ -232,8 +233,8 @@ WHERE started.event = 'claimed'"""
 
 
 def statements() -> list[str]:
-    ddl = [*FOUNDATION, *(function.strip() for function in _FUNCTIONS)]
-    for name, table, timing, level, function in _TRIGGERS:
+    ddl = [*FOUNDATION, *(function.strip() for function in (*_FUNCTIONS, *postgres_webhooks.FUNCTIONS))]
+    for name, table, timing, level, function in (*_TRIGGERS, *postgres_webhooks.TRIGGERS):
         ddl.append(f"DROP TRIGGER IF EXISTS {name} ON {table}")
         ddl.append(f"CREATE TRIGGER {name} {timing} ON {table} {level} EXECUTE FUNCTION {function}()")
     # Replaced in place: grants on the view, and other views over it, stay.

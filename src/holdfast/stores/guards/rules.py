@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from holdfast.domain.lifecycle import MANUAL_EVENTS, MOVES, TERMINAL, Charge, Event, State
+from holdfast.domain.webhook import DELIVERY_ATTEMPTS, DELIVERY_QUEUE, DELIVERY_TASK, DELIVERY_TIMEOUT_SECONDS
 
 _SAME_LEASE = (
     "coalesce(NEW.lease_token, '') = coalesce(OLD.lease_token, '')"
@@ -77,3 +78,12 @@ CHARGES_FAILURE = (
 )
 REQUEUES = f"OLD.state IN ({quoted(*TERMINAL)}) AND NEW.state = '{State.PENDING}'"
 ENDS = f"NEW.state IN ({quoted(*TERMINAL)})"
+
+# The job that delivers a webhook. Due at the very moment of the end that it tells of; a spec hash it has none, for
+# nobody asks whether the same was sent before.
+ENDS_WITH_WEBHOOK = f"NEW.webhook IS NOT NULL AND NEW.state <> OLD.state AND {ENDS}"
+DELIVERY_COLUMNS = "task, queue, max_attempts, timeout_seconds, traceparent, run_after, created_at, updated_at, payload"
+DELIVERY_VALUES = (
+    f"'{DELIVERY_TASK}', '{DELIVERY_QUEUE}', {DELIVERY_ATTEMPTS}, {DELIVERY_TIMEOUT_SECONDS}, NEW.traceparent,"
+    " NEW.updated_at, NEW.updated_at, NEW.updated_at"
+)

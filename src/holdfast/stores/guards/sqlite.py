@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from holdfast.domain.lifecycle import ACTIVE
 from holdfast.stores import schema
-from holdfast.stores.guards import rules
+from holdfast.stores.guards import rules, sqlite_webhooks
 from holdfast.stores.types import SQLITE_NOW
 
 _LATER = f"max({SQLITE_NOW}, OLD.updated_at)"
@@ -85,8 +85,9 @@ def _triggers() -> dict[str, str]:
         "holdfast_guard_insert": f"""
   BEFORE INSERT ON holdfast_jobs
   WHEN ({rules.FRESH_ROW} AND typeof(NEW.id) = 'text' AND length(NEW.id) = 36 AND NEW.id = lower(NEW.id)
-        AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object' AND {_RIGHT_KINDS}) IS NOT TRUE BEGIN
-    {_refusal("a job is inserted as pending, with a JSON object as payload and a UUID as id")}
+        AND json_valid(NEW.payload) AND json_type(NEW.payload) = 'object' AND {_RIGHT_KINDS}
+        AND {sqlite_webhooks.WELL_FORMED}) IS NOT TRUE BEGIN
+    {_refusal("a job is inserted as pending, with a JSON object as payload (and as webhook) and a UUID as id")}
   END""",
         "holdfast_guard_kinds": f"""
   BEFORE UPDATE OF task, queue, priority, run_after, max_attempts, max_crashes, lease_seconds, timeout_seconds
@@ -167,6 +168,7 @@ def _triggers() -> dict[str, str]:
     DELETE FROM holdfast_events WHERE job_id = NEW.job_id;
     DELETE FROM holdfast_retired_histories WHERE job_id = NEW.job_id;
   END""",
+        **sqlite_webhooks.triggers(_refusal("a webhook is a JSON object with a text as url and an array as on")),
     }
 
 

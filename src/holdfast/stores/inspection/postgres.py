@@ -76,7 +76,10 @@ _TABLES = """(
 
 # What the verbs do to the tables, and what the triggers do, which run with the rights of whoever set them off.
 _EVERY = frozenset(metadata.tables)
-_NEVER_CHANGED = {f"holdfast_{name}" for name in ("artifacts", "events", "logs", "retired_histories", "source_events")}
+_NEVER_CHANGED = {
+    f"holdfast_{name}"
+    for name in ("artifacts", "claim_requests", "events", "logs", "retired_histories", "source_events")
+}
 _NEVER_REMOVED = {f"holdfast_{name}" for name in ("duties", "meta", "queues", "source_events", "sources", "tasks")}
 RIGHTS = {
     "SELECT": _EVERY | {"holdfast_attempts"},

@@ -30,6 +30,9 @@ INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "((coalesce(detail ->> 'queue', '')), from_state, at, job_id) WHERE event = 'pruned'",
         ),
     ),
+    "0004": (
+        ("holdfast_events_at", "holdfast_events", "USING brin (at) WITH (pages_per_range = 16, autosummarize = on)"),
+    ),
 }
 
 _BROKEN = """

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.domain.lifecycle import CLAIMABLE
+from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.stores.schema import CLAIMABLE_SQL, SOURCE_LANE, in_states
 from holdfast.stores.statements.words import Statement, Words
 
@@ -57,7 +58,7 @@ def _take(words: Words, digest: str) -> str:
 # The digest of `digests.lease_token(secret, id)`, as `digests.token_digest` makes it.
 _POSTGRES_DIGEST = (
     "left(encode(sha256(convert_to("
-    "encode(sha256(CAST(:secret AS bytea) || uuid_send(j.id)), 'hex'), 'UTF8')), 'hex'), 32)"
+    "encode(sha256(CAST(:secret AS bytea) || uuid_send(j.id)), 'hex') || CAST(:binding AS text), 'UTF8')), 'hex'), 32)"
 )
 
 _GIVEN_QUEUES = """
@@ -106,7 +107,8 @@ def _walk(queues: str, queue_admits: str, admitted: str = "") -> str:
 
 
 def _due(lane_admits: str, lane_limit: str) -> str:
-    """The due rows of one level: the head of each of its lanes that may be taken."""
+    """The due rows of one level: the head of each of its lanes that may be taken. Who names no task takes any but the
+    engine's own: a worker in another language would not know what to do with it."""
     here = f"{_READY} AND j.queue = {_QUEUE} AND j.priority = level.priority"
     return f"""
               SELECT ready.tid, ready.run_after, ready.id, lane.source FROM (
@@ -123,7 +125,7 @@ def _due(lane_admits: str, lane_limit: str) -> str:
                 WHERE {here} AND j.task = lane.task AND {_LANE} = lane.source
                   AND j.run_after <= (SELECT holdfast_now())
                 ORDER BY j.run_after, j.id LIMIT {lane_limit}) ready
-              WHERE (CAST(:tasks AS json) IS NULL
+              WHERE (CAST(:tasks AS json) IS NULL AND lane.task <> '{DELIVERY_TASK}'
                      OR lane.task IN (SELECT value FROM json_array_elements_text(CAST(:tasks AS json))))
                 AND {lane_admits}"""
 
@@ -236,14 +238,15 @@ def _claim_rows(words: Words) -> str:
 CLAIM_ROWS = Statement("claim.rows", _claim_rows)
 
 
-def _held(words: Words) -> str:
+def _held(words: Words, which: str) -> str:
     columns = ", ".join(f"j.{name}" for name in (*RETURNED, "lease_token"))
     return f"""
         SELECT {words.as_text("j.id")}, {columns} FROM holdfast_jobs j
-        WHERE j.state = 'running' AND j.lease_owner = :worker"""
+        WHERE j.state = 'running' AND {which}"""
 
 
-HELD = Statement("claim.held", _held)
+HELD = Statement("claim.held", lambda words: _held(words, "j.lease_owner = :worker"))
+HELD_JOBS = Statement("claim.held_jobs", lambda words: _held(words, f"j.id {words.is_one_of()}"))
 
 
 # The walk on SQLite. `state IN (…)` stands in each as the partial index has it, or SQLite would not use it.

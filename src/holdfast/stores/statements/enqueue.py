@@ -26,6 +26,7 @@ COLUMNS = {
     "lease_seconds": "float8",
     "traceparent": "text",
     "replay_of": "uuid",
+    "webhook": "json",
 }
 _TIMING = {"run_after": "timestamptz", "delay": "float8"}
 

@@ -14,7 +14,7 @@ def _heartbeat(words: Words) -> str:
     return f"""
         WITH held AS MATERIALIZED (
           SELECT r.* FROM {beats} JOIN holdfast_jobs j ON j.id = r.id
-          WHERE j.state = 'running' AND j.lease_token = r.token AND j.attempt = r.attempt
+          WHERE j.state = 'running' AND j.lease_token = r.token AND coalesce(r.attempt, j.attempt) = j.attempt
           {words.skip_locked})
         UPDATE holdfast_jobs AS j
         SET heartbeat_at = {words.now}, lease_expires_at = {words.after("j.lease_seconds")},

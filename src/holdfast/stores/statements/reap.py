@@ -46,15 +46,15 @@ def _expired(words: Words) -> str:
         ORDER BY j.queue, j.id LIMIT :page"""
 
 
-def _expired_one(words: Words) -> str:
+def _expired_these(words: Words) -> str:
     return f"""
         SELECT {words.as_text("j.id")}, j.queue, j.attempt, j.lease_token, j.failures, j.crashes, j.max_attempts,
                j.max_crashes, j.retry, j.cancel_requested_at IS NOT NULL
         FROM holdfast_jobs j
-        WHERE j.id = {"CAST(:id AS uuid)" if words.postgres else ":id"} AND j.state = 'running' AND {expired(words)}"""
+        WHERE j.id {words.is_one_of()} AND j.state = 'running' AND {expired(words)}"""
 
 
 TICK = Statement("reap.tick", _tick)
 NOTE_OUTAGE = Statement("reap.note_outage", _note_outage)
 EXPIRED = Statement("reap.expired", _expired)
-EXPIRED_ONE = Statement("reap.expired_one", _expired_one)
+EXPIRED_THESE = Statement("reap.expired_these", _expired_these)

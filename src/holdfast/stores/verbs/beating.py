@@ -16,7 +16,7 @@ from holdfast.stores.verbs import lost
 
 MAX_PROGRESS_BYTES = 4 * 1024
 
-Lease = tuple[str, int, str]  # job, attempt, digest of the token
+Lease = tuple[str, int | None, str]  # job, attempt, digest of the token
 
 
 def heartbeat(database: Database, beats: Sequence[Beat]) -> list[Beaten]:
@@ -37,8 +37,8 @@ def heartbeat(database: Database, beats: Sequence[Beat]) -> list[Beaten]:
 
 
 def _lease(beat: Beat) -> Lease:
-    attempt = check_integer(beat.attempt, "attempt", 0, 2**31 - 1)
-    return check_id(beat.job_id, "job_id"), attempt, digests.token_digest(beat.lease_token)
+    attempt = None if beat.by_token else check_integer(beat.attempt, "attempt", 0, 2**31 - 1)
+    return check_id(beat.job_id, "job_id"), attempt, digests.token_digest(beat.lease_token, beat.credential)
 
 
 def _renewed(job_id: str, expires_at: object, lease_seconds: float, cancel: object) -> Beaten:
@@ -50,11 +50,12 @@ def _look_into(transaction: Transaction, missed: Mapping[Lease, Beat]) -> dict[L
     answers: dict[Lease, Beaten] = {}
     refused: list[lost.Refused] = []
     for lease, beat in missed.items():
-        job_id, attempt, _digest = lease
-        if known.holds(*lease):
+        job_id, attempt, digest = lease
+        attempt = known.attempt_of(job_id, digest) if attempt is None else attempt
+        if known.holds(job_id, attempt, digest):
             answers[lease] = Beaten(job_id, Status.BUSY)
             continue
-        reason = known.lease_reason(*lease)
+        reason = known.lease_reason(job_id, attempt, digest)
         answers[lease] = Beaten(job_id, Status.REFUSED, reason=reason)
         worker = None if beat.worker is None else storable_text(beat.worker, MAX_NAME)
         refused.append(lost.Refused(job_id, attempt, Verb.HEARTBEAT, reason, worker))

@@ -25,6 +25,7 @@ from holdfast.stores.database import CursorTransaction, Database, Row
 from holdfast.stores.statements import admission
 from holdfast.stores.statements import claim as sql
 from holdfast.stores.statements.words import POSTGRES, Statement
+from holdfast.stores.verbs import claim_requests
 from holdfast.stores.verbs.sqlite_walk import walk
 
 MAX_BATCH = 10_000
@@ -41,6 +42,7 @@ class Wanted:
     limit: int
     queues: tuple[str, ...] | None
     tasks: tuple[str, ...] | None
+    credential: str = ""
 
 
 @dataclass(slots=True)
@@ -62,55 +64,73 @@ class Claiming:
         self._busy_spell = False
         self._limits_exist = True
         self._limits_looked_at = float("-inf")
-        self._unanswered: deque[tuple[float, bytes]] = deque(maxlen=UNANSWERED_KEPT)
+        self._unanswered: deque[tuple[float, str, bytes]] = deque(maxlen=UNANSWERED_KEPT)
 
     def claim(
-        self, worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None
+        self,
+        worker: str,
+        limit: int,
+        queues: Sequence[str] | None,
+        tasks: Sequence[str] | None,
+        credential: str = "",
+        request_id: str | None = None,
     ) -> list[Claimed]:
-        wanted = _checked(worker, limit, queues, tasks)
+        wanted = _checked(worker, limit, queues, tasks, credential)
         if wanted.queues == () or wanted.tasks == ():
             return []
-        if self._database.dialect != POSTGRES or self._limits():
-            with self._secret() as secret, self._database.transaction() as transaction:
-                return _claim_governed(transaction, wanted, read_admission(transaction, wanted.queues), secret)
+        governed = self._database.dialect != POSTGRES or self._limits()
+        if request_id is not None:
+            return self._claim_once(wanted, governed, request_id)
+        if governed:
+            with self._secret(credential) as secret, self._database.transaction() as transaction:
+                return _claim_governed(transaction, wanted, secret)
         return self._claim_ungoverned(wanted)
 
+    def _claim_once(self, wanted: Wanted, governed: bool, request_id: str) -> list[Claimed]:
+        """Within one transaction, because what was granted is written down with it."""
+
+        def claim(transaction: CursorTransaction, secret: bytes) -> list[Claimed]:
+            if governed:
+                return _claim_governed(transaction, wanted, secret)
+            return _claim_window(transaction, wanted, _wide(wanted), secret)
+
+        return claim_requests.once(self._database, wanted.credential, request_id, claim)
+
     @contextmanager
-    def _secret(self) -> Iterator[bytes]:
+    def _secret(self, credential: str) -> Iterator[bytes]:
         """One secret a claim. If the store breaks off, the claim may be committed all the same: the secret is kept, so
         that `recover` can tell which leases are ours."""
         secret = os.urandom(32)
         try:
             yield secret
         except StoreUnavailable:
-            self._unanswered.append((time.monotonic(), secret))
+            self._unanswered.append((time.monotonic(), credential, secret))
             raise
 
-    def recover(self, worker: str) -> list[Claimed]:
+    def recover(self, worker: str, credential: str) -> list[Claimed]:
         """The jobs of claims that were committed while their answer was lost. No query when none was lost lately: a
         server that has lost its client may take a while to notice, and commit after the first look."""
         oldest = time.monotonic() - UNANSWERED_SECONDS
-        secrets = [secret for since, secret in list(self._unanswered) if since > oldest]
+        lost = list(self._unanswered)
+        secrets = [secret for since, asker, secret in lost if since > oldest and asker == credential]
         if not secrets:
             return []
         with self._database.reading() as transaction:
             held = transaction.rows(sql.HELD, {"worker": check_name(worker, "worker")})
-        return [job for row in held if (job := _ours(row, secrets, self._database.dialect)) is not None]
+        return [job for row in held if (job := _ours(row, secrets, credential, self._database.dialect)) is not None]
 
     def _claim_ungoverned(self, wanted: Wanted) -> list[Claimed]:
         """Rows that others have locked are skipped. If that left nothing in a busy spell, look further down the line;
         an idle worker stays at one query a poll."""
-        found = self._claim_window(wanted, wanted.limit // 2 + 16)
+        found = self._claim_in(wanted, wanted.limit // 2 + 16)
         if not found and self._busy_spell:
-            found = self._claim_window(wanted, wanted.limit * 8 + 256)
+            found = self._claim_in(wanted, _wide(wanted))
         self._busy_spell = bool(found)
         return found
 
-    def _claim_window(self, wanted: Wanted, slack: int) -> list[Claimed]:
-        statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
-        with self._secret() as secret, self._database.statement() as transaction:
-            found = transaction.rows(statement, _parameters(wanted, secret, wanted.limit + slack))
-        return _claimed(found, wanted, secret, POSTGRES)
+    def _claim_in(self, wanted: Wanted, slack: int) -> list[Claimed]:
+        with self._secret(wanted.credential) as secret, self._database.statement() as transaction:
+            return _claim_window(transaction, wanted, slack, secret)
 
     def limits_changed(self) -> None:
         """Look again at the next claim; other processes notice within five seconds."""
@@ -122,6 +142,17 @@ class Claiming:
                 self._limits_exist = bool(transaction.rows(admission.ANY_LIMITS)[0][0])
             self._limits_looked_at = time.monotonic()
         return self._limits_exist
+
+
+def _wide(wanted: Wanted) -> int:
+    """How many more rows than wanted to look at where others have many locked."""
+    return wanted.limit * 8 + 256
+
+
+def _claim_window(transaction: CursorTransaction, wanted: Wanted, slack: int, secret: bytes) -> list[Claimed]:
+    statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
+    found = transaction.rows(statement, _parameters(wanted, secret, wanted.limit + slack))
+    return _claimed(found, wanted, secret, POSTGRES)
 
 
 def read_admission(transaction: CursorTransaction, queues: Sequence[str] | None) -> Admission:
@@ -155,14 +186,13 @@ def _counts(transaction: CursorTransaction, statement: Statement, names: list[st
     return {row[0]: row[1] for row in found}
 
 
-def _claim_governed(
-    transaction: CursorTransaction, wanted: Wanted, admitted: Admission, secret: bytes
-) -> list[Claimed]:
+def _claim_governed(transaction: CursorTransaction, wanted: Wanted, secret: bytes) -> list[Claimed]:
+    admitted = read_admission(transaction, wanted.queues)
     if transaction.dialect == POSTGRES:
         found = _claim_governed_postgres(transaction, wanted, admitted, secret)
     else:
         ids = walk(transaction, wanted.queues, wanted.tasks, wanted.limit, admitted.allowances, admitted.queues)
-        found = claim_rows(transaction, wanted.worker, ids, secret)
+        found = claim_rows(transaction, wanted.worker, ids, secret, wanted.credential)
     spend(transaction, admitted, found)
     return _claimed(found, wanted, secret, transaction.dialect)
 
@@ -177,10 +207,12 @@ def _claim_governed_postgres(
     return transaction.rows(statement, parameters)
 
 
-def claim_rows(transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes) -> list[Row]:
+def claim_rows(
+    transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes, credential: str
+) -> list[Row]:
     if not ids:
         return []
-    chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i))} for i in ids]
+    chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i), credential)} for i in ids]
     found = {row[0]: row for row in transaction.rows(sql.CLAIM_ROWS, {"worker": worker, "rows": json.dumps(chosen)})}
     return [found[i] for i in ids if i in found]
 
@@ -205,6 +237,7 @@ def _parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]
     parameters: dict[str, object] = {
         "worker": wanted.worker,
         "secret": secret,
+        "binding": digests.binding(wanted.credential),
         "limit": wanted.limit,
         "window": window,
         "tasks": None if wanted.tasks is None else json.dumps(wanted.tasks),
@@ -221,14 +254,16 @@ def _claimed(found: Sequence[Row], wanted: Wanted, secret: bytes, dialect: str) 
     return [rows.claimed(row, dialect, digests.lease_token(secret, row[0])) for row in ordered]
 
 
-def _ours(row: Row, secrets: Iterable[bytes], dialect: str) -> Claimed | None:
+def _ours(row: Row, secrets: Iterable[bytes], credential: str, dialect: str) -> Claimed | None:
     digest = row[-1]
     tokens = (digests.lease_token(secret, row[0]) for secret in secrets)
-    token = next((token for token in tokens if digests.token_digest(token) == digest), None)
+    token = next((token for token in tokens if digests.token_digest(token, credential) == digest), None)
     return None if token is None else rows.claimed(row[:-1], dialect, token)
 
 
-def _checked(worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None) -> Wanted:
+def _checked(
+    worker: str, limit: int, queues: Sequence[str] | None, tasks: Sequence[str] | None, credential: str = ""
+) -> Wanted:
     check_name(worker, "worker")
     check_integer(limit, "limit", 1, MAX_BATCH)
     for field, names in (("queues", queues), ("tasks", tasks)):
@@ -239,4 +274,5 @@ def _checked(worker: str, limit: int, queues: Sequence[str] | None, tasks: Seque
         limit,
         None if queues is None else tuple(dict.fromkeys(check_name(name, "queues") for name in queues)),
         None if tasks is None else tuple(dict.fromkeys(check_name(name, "tasks") for name in tasks)),
+        credential,
     )

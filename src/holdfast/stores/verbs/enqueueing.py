@@ -199,6 +199,8 @@ def _object(job_id: str, job: NewJob, dialect: str) -> str:
         "run_after": None if moment is None else to_text(moment) if dialect == SQLITE else moment.isoformat(),
         "delay": job.delay,
     }
+    if job.webhook is not None:
+        fields["webhook"] = job.webhook
     return f'{encode_json(fields)[:-1]},"payload":{job.payload_json}}}'
 
 
@@ -219,5 +221,6 @@ def _copy_row(job_id: str, job: NewJob) -> list[Any]:
         "timeout_seconds": job.timeout_seconds,
         "lease_seconds": job.lease_seconds,
         "traceparent": job.traceparent,
+        "webhook": None if job.webhook is None else encode_json(job.webhook),
     }
     return [values[name] for name in sql.COPY_COLUMNS]

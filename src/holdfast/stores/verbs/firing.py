@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from holdfast.domain import manifest
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import Enqueued
 from holdfast.domain.names import check_name
@@ -167,7 +168,4 @@ def defaults_of(database: Database, schedule: Schedule, lease_seconds: float) ->
     """A declaration names all that its task names; what an operator made gets the rest from what was announced."""
     if schedule.declared is not None:
         return {"lease_seconds": lease_seconds}
-    task = announcing.announced(database, schedule.task)
-    if task is None:
-        return {"lease_seconds": lease_seconds}
-    return {"lease_seconds": lease_seconds, **task.job_options()}
+    return manifest.defaults_of(announcing.announced(database, schedule.task), lease_seconds)

@@ -33,6 +33,11 @@ class Known:
     def holds(self, job_id: str, attempt: int, digest: str) -> bool:
         return self.current.get(job_id) == (attempt, digest)
 
+    def attempt_of(self, job_id: str, digest: str) -> int:
+        """The attempt that this lease was given for; that of nobody if it never was."""
+        known = (attempt for (job, attempt), lease in self.claims.items() if (job, lease) == (job_id, digest))
+        return next(known, 0)
+
     def lease_reason(self, job_id: str, attempt: int, digest: str) -> Reason:
         """Why whoever shows this token does not hold the job."""
         if job_id not in self.exists and not any(key[0] == job_id for key in self.claims):

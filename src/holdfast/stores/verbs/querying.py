@@ -38,7 +38,7 @@ def jobs(
 ) -> Page[Job]:
     check_integer(limit, "limit", 1, MAX_PAGE)
     wanted: dict[str, Any] = {
-        "states": json.dumps([_known_state(state) for state in states]) if states else None,
+        "states": json.dumps([known_state(state) for state in states]) if states else None,
         "queue": None if queue is None else check_name(queue, "queue"),
         "task": None if task is None else check_name(task, "task"),
         "after": None if after is None else check_id(after, "after"),
@@ -66,10 +66,12 @@ def attempts(database: Database, job_id: str) -> list[Attempt]:
 def refusals(database: Database, job_id: str | None) -> list[Refusal]:
     with database.reading() as transaction:
         found = transaction.rows(queries.REFUSALS, {"id": None if job_id is None else check_id(job_id, "job_id")})
-    return [
-        Refusal(identity, attempt, verb, reason, worker, _known(first), _known(last), count)
-        for identity, attempt, verb, reason, worker, first, last, count in found
-    ]
+    return [refusal(row) for row in found]
+
+
+def refusal(row: Row) -> Refusal:
+    identity, attempt, verb, reason, worker, first, last, count = row
+    return Refusal(identity, attempt, verb, reason, worker, _known(first), _known(last), count)
 
 
 def queues(database: Database) -> list[QueueView]:
@@ -91,7 +93,7 @@ def counts(database: Database) -> dict[str, int]:
         return {state: int(count) for state, count in transaction.rows(queries.COUNTS)}
 
 
-def _known_state(state: str) -> State:
+def known_state(state: str) -> State:
     try:
         return State(state)
     except ValueError:

@@ -6,6 +6,7 @@ The update names the very lease that was read and tests its expiry once more, so
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 
@@ -52,9 +53,9 @@ def _expired_pages(database: Database) -> Iterator[list[Row]]:
         job_id, queue = page[-1][0], page[-1][1]
 
 
-def reap_one(transaction: CursorTransaction, job_id: str, gap: float) -> list[Settled]:
-    """The same for one job, as the first half of claiming it by id."""
-    expired = transaction.rows(sql.EXPIRED_ONE, {"id": job_id})
+def reap_these(transaction: CursorTransaction, job_ids: Sequence[str], gap: float) -> list[Settled]:
+    """The same for some jobs, as the first half of claiming them by id."""
+    expired = transaction.rows(sql.EXPIRED_THESE, {"ids": json.dumps(job_ids)})
     if expired:
         transaction.run(sql.NOTE_OUTAGE, {"gap": gap})
     return apply(transaction, expired)

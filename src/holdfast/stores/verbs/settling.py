@@ -237,7 +237,7 @@ def check(report: Report) -> Checked:
     return Checked(
         job_id=job_id,
         attempt=attempt,
-        digest=digests.token_digest(report.lease_token),
+        digest=digests.token_digest(report.lease_token, report.credential),
         report_digest=digest,
         outcome=outcome,
         worker=None if report.worker is None else storable_text(report.worker, MAX_NAME),

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.stores.database import CursorTransaction
 from holdfast.stores.statements import claim as sql
 from holdfast.stores.statements.words import Statement, Words
@@ -67,7 +68,7 @@ def _from_queue(
         heads = [
             _head(transaction, queue, priority, task, source, min(room - len(chosen), left.get(source, room)))
             for task, source in _lanes(transaction, queue, priority)
-            if (tasks is None or task in tasks) and left.get(source, 1) > 0
+            if (task != DELIVERY_TASK if tasks is None else task in tasks) and left.get(source, 1) > 0
         ]
         for _due, job_id, source in islice(_admitted(heapq.merge(*heads), left), room - len(chosen)):
             chosen.append(job_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -67,17 +67,18 @@ class _Found:
     count: int = 1
 
 
-def stuck(database: Database, limit: int) -> list[Stuck]:
+def stuck(database: Database, limit: int, queues: Sequence[str] | None = None) -> list[Stuck]:
     check_integer(limit, "limit", 1, MAX_PAGE)
     with database.reading() as transaction:
-        return _Look(transaction).everything(limit)
+        return _Look(transaction, queues).everything(limit)
 
 
 class _Look:
     """One look at the store. Small tables are read once, and only when something makes them matter."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, queues: Sequence[str] | None) -> None:
         self._transaction = transaction
+        self._shown = None if queues is None else frozenset(queues)
         self._usual: dict[str, dict[str, UsualTime]] = {}
 
     def everything(self, limit: int) -> list[Stuck]:
@@ -86,8 +87,11 @@ class _Look:
         # What nobody looks after comes first; what merely runs long comes last.
         first = [found for found in running if found.verdict.code is not Code.RUNS_LONG]
         last = [found for found in running if found.verdict.code is Code.RUNS_LONG]
-        shown = [*first, *waiting, *last][:limit]
-        return [view for found in shown if (view := self._view(found, waiting)) is not None]
+        ours = [found for found in (*first, *waiting, *last) if self._is_shown(found.group[0])]
+        return [view for found in ours[:limit] if (view := self._view(found, waiting)) is not None]
+
+    def _is_shown(self, queue: str) -> bool:
+        return self._shown is None or queue in self._shown
 
     # running jobs
 

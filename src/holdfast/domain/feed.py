@@ -1,0 +1,45 @@
+"""The audit log as it grows, for whoever watches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of the audit log with the task and queue of its job; None once even retention has forgotten them."""
+
+    job_id: str
+    seq: int
+    at: datetime
+    event: str
+    from_state: str | None
+    to_state: str | None
+    attempt: int
+    worker: str | None
+    task: str | None
+    queue: str | None
+
+    @property
+    def place(self) -> FeedPlace:
+        return FeedPlace(self.at, self.job_id, self.seq)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FeedPlace:
+    """A place in the log in order of time. Without a job it is before everything of that moment."""
+
+    at: datetime
+    job_id: str = "00000000-0000-0000-0000-000000000000"
+    seq: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """What was on the log after a place. `now` is the store's time from before it looked: what commits later may still
+    be dated earlier, but nothing of ours stays uncommitted for long."""
+
+    now: datetime
+    items: tuple[Transition, ...]
+    more: bool

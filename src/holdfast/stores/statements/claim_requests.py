@@ -1,0 +1,39 @@
+"""Which leases were granted to which request."""
+
+from __future__ import annotations
+
+from holdfast.stores.statements.words import Statement, Words
+
+
+def _granted(_words: Words) -> str:
+    return """
+        SELECT c.nonce, c.jobs FROM holdfast_claim_requests c
+        WHERE c.credential = :credential AND c.request = :request"""
+
+
+def _grant(words: Words) -> str:
+    jobs = "CAST(:jobs AS json)" if words.postgres else ":jobs"
+    return f"""
+        INSERT INTO holdfast_claim_requests (credential, request, nonce, jobs, at)
+        VALUES (:credential, :request, :nonce, {jobs}, {words.now})
+        ON CONFLICT (credential, request) DO NOTHING RETURNING request"""
+
+
+def _forget(words: Words) -> str:
+    ago = words.after("-CAST(:keep AS float8)" if words.postgres else "-:keep")
+    return f"""
+        DELETE FROM holdfast_claim_requests WHERE (credential, request) IN (
+          SELECT c.credential, c.request FROM holdfast_claim_requests c WHERE c.at < {ago} ORDER BY c.at LIMIT :limit)
+        RETURNING request"""
+
+
+def _known(words: Words) -> str:
+    return f"""
+        SELECT c.credential, c.request FROM {words.rows({"credential": "text", "request": "text"})}
+        JOIN holdfast_claim_requests c ON c.credential = r.credential AND c.request = r.request"""
+
+
+GRANTED = Statement("claim_requests.granted", _granted)
+KNOWN = Statement("claim_requests.known", _known)
+GRANT = Statement("claim_requests.grant", _grant)
+FORGET = Statement("claim_requests.forget", _forget)

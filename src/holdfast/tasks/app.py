@@ -13,19 +13,20 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.domain.artifacts import JSON
-from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id, check_name
 from holdfast.domain.schedule import Declaration
 from holdfast.ports import ArtifactStore
-from holdfast.settings import Settings, artifacts_location, read_settings
+from holdfast.settings import CONTROL_PLANES, Settings, artifacts_location, read_settings
 from holdfast.tasks.group import Registry
 from holdfast.tasks.handle import Handle
 from holdfast.tasks.home import AppStore
+from holdfast.tasks.offering import OfferingStore
 from holdfast.tasks.options import Duration, positive_duration
 from holdfast.tasks.reading import decoded, read_artifact, result_artifact
 from holdfast.tasks.scheduled import Scheduled
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 
 class App(Registry):
-    """`App()` follows the settings; `App("postgresql://…")` or `App(engine)` names the store, and
-    `App(artifacts="s3://…")` where the files that jobs save are kept."""
+    """`App()` follows the settings; `App("postgresql://…")` or `App(engine)` names the store, `App("https://…",
+    token=…)` a control plane, and `App(artifacts="s3://…")` where the files that jobs save are kept."""
 
     def __init__(
         self,
@@ -46,12 +47,15 @@ class App(Registry):
         lease: Duration | None = None,
         name: str = "app",
         artifacts: str | os.PathLike[str] | None = None,
+        token: str | None = None,
     ) -> None:
         super().__init__()
         self.name = check_name(name, "name")
         self._lease = None if lease is None else positive_duration(lease, "lease")
         self._location = _checked_location(store)
+        self._token = token
         self._opened: AppStore | None = None
+        self._borrowed = False
         self._files_location = _checked_files(artifacts)
         self._files: ArtifactStore | None = None
         self._lock = threading.Lock()
@@ -92,8 +96,9 @@ class App(Registry):
 
     @property
     def location(self) -> str | Engine:
-        """Where the store is, opened or not."""
-        return self._settings.database_url if self._location is None else self._location
+        """Where the store is, opened or not: a control plane counts before a database."""
+        named: str | Engine | None = self._location
+        return named or self._settings.control_plane or self._settings.database_url
 
     @property
     def named_store(self) -> str | None:
@@ -116,10 +121,11 @@ class App(Registry):
             own, own_location, own_files = self._opened, self._location, self._files_location
             self._opened, self._location, self._files = None, location, None
             self._files_location = files_location or own_files
+            was_borrowed, self._borrowed = self._borrowed, True
         try:
             yield self.store
         finally:
-            self._files_location = own_files
+            self._files_location, self._borrowed = own_files, was_borrowed
             self._switch(own_location, own)
 
     def close(self) -> None:
@@ -134,13 +140,44 @@ class App(Registry):
             previous.close()
 
     def _open(self) -> AppStore:
-        from holdfast.wiring import open_store
-
         with self._lock:
             opened = self._opened
             if opened is None:
-                opened = self._opened = open_store(self.location)
+                location = self.location
+                over_http = isinstance(location, str) and location.startswith(CONTROL_PLANES)
+                opened = self._opened = self._over_http(str(location)) if over_http else self._on_sql(location)
             return opened
+
+    def _on_sql(self, location: str | Engine) -> AppStore:
+        from holdfast.wiring.sql import open_store
+
+        opened = open_store(location)
+        # A borrowed one is nobody's but its borrower's: nobody else is told of its jobs.
+        return opened if self._borrowed else self._offering(self._published(opened))
+
+    def _published(self, store: Any) -> AppStore:
+        """The store, which with a Redis also publishes its jobs in streams."""
+        if self._settings.redis_url is None:
+            return cast(AppStore, store)
+        from holdfast.wiring.redis import published
+
+        return published(store, self._settings)
+
+    def _over_http(self, url: str) -> AppStore:
+        from holdfast.wiring.http import open_control_plane
+
+        token = self._settings.token if self._token is None else self._token
+        return cast(AppStore, open_control_plane(url, token))  # it refuses what has no form over HTTP
+
+    def _offering(self, store: AppStore) -> AppStore:
+        """The store, which with RQ also tells its queues."""
+        settings = self._settings
+        if settings.rq_url is None:
+            return store
+        from holdfast.wiring.rq import open_offers
+
+        offer, close = open_offers(settings.rq_url, settings.rq_serializer)
+        return cast(AppStore, OfferingStore(store, offer, close))
 
     @cached_property
     def _settings(self) -> Settings:
@@ -153,7 +190,7 @@ class App(Registry):
         """Where this store's jobs keep their files."""
         files = self._files
         if files is None:
-            from holdfast.wiring import artifacts_root, open_artifacts
+            from holdfast.wiring.sql import artifacts_root, open_artifacts
 
             location = self._files_location or self._settings.artifacts_url
             files = self._files = open_artifacts(artifacts_root(location, self.store.store_id()))
@@ -201,13 +238,8 @@ def _checked_files(artifacts: Any) -> str | None:
 
 
 def _checked_location(store: Any) -> Any:
-    if isinstance(store, str):
-        if store.startswith(("https://", "http://")):
-            raise ConfigurationError(
-                "enqueueing over HTTP comes with the control plane and is not here yet: give a postgresql:// or"
-                " sqlite:/// URL"
-            )
+    if store is None or isinstance(store, str) or hasattr(store, "dialect"):
         return store
-    if store is None or hasattr(store, "dialect"):
-        return store
-    raise InvalidInput("store", f"must be a database URL or a SQLAlchemy engine, got {type(store).__name__}")
+    raise InvalidInput(
+        "store", f"must be the URL of a database or a control plane, or a SQLAlchemy engine, got {type(store).__name__}"
+    )

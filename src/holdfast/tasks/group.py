@@ -16,6 +16,7 @@ from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.manifest import Kind
 from holdfast.domain.names import check_name
 from holdfast.domain.schedule import DEFAULT_GRACE_SECONDS, Misfire
+from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.tasks.command import EXIT_PERMANENT, MAX_OUTPUT_BYTES, Command
 from holdfast.tasks.context import Context
 from holdfast.tasks.definition import define_command, define_function
@@ -207,6 +208,11 @@ class Registry(Registrar):
         self._scheduled: dict[str, Scheduled] = {}
 
     def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None:
+        if name == DELIVERY_TASK:
+            raise ConfigurationError(
+                f"{task.definition.place}: {DELIVERY_TASK} is the engine's own task, which delivers webhooks; choose"
+                " another name"
+            )
         known = self._tasks.get(name)
         if known is not None:
             raise ConfigurationError(

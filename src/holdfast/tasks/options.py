@@ -16,6 +16,7 @@ from holdfast.domain.job import MAX_BUDGET
 from holdfast.domain.manifest import OnLostLease
 from holdfast.domain.names import MAX_PRIORITY, check_id, check_integer, check_moment, check_name
 from holdfast.domain.retry import KINDS, RetryPolicy
+from holdfast.domain.webhook import check_webhook
 
 Duration = float | str | timedelta
 Retry = RetryPolicy | Duration
@@ -33,6 +34,7 @@ class SharedOptions(TypedDict, total=False):
     timeout: Duration | None
     lease: Duration | None
     source: str | None
+    webhook: str | Mapping[str, Any] | None
 
 
 class CommandOptions(SharedOptions, total=False):
@@ -158,6 +160,7 @@ _SHARED: dict[str, Check] = {
     "timeout": _or_none(positive_duration),
     "lease": _or_none(positive_duration),
     "source": _or_none(check_name),
+    "webhook": _or_none(check_webhook),
 }
 _COMMAND = {**_SHARED, "version": _or_none(_version), "on_lost_lease": _on_lost_lease}
 _TASK = {**_COMMAND, "no_retry": _exceptions}

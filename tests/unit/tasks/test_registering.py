@@ -200,8 +200,7 @@ def test_a_wrong_command_is_named(app: App, argv: Any, options: dict[str, Any], 
     assert not app.tasks
 
 
-def test_a_store_over_http_is_announced_as_not_yet_there() -> None:
-    with pytest.raises(ConfigurationError, match="not here yet"):
-        App("https://jobs.example.com")
-    with pytest.raises(InvalidInput, match="store: must be a database URL"):
+def test_a_store_is_named_by_a_url_and_nothing_is_asked_of_it_yet() -> None:
+    assert App("https://jobs.example.com", token="hf_secret").location == "https://jobs.example.com"
+    with pytest.raises(InvalidInput, match="store: must be the URL of a database or a control plane"):
         App(5)  # type: ignore[arg-type]

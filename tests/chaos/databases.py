@@ -18,7 +18,7 @@ from holdfast.stores.histories import Histories
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 
 Rows = list[tuple[Any, ...]]
 

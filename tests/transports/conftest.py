@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 from tests.chaos.conftest import postgres_template, postgres_url
 from tests.chaos.proxy import ForgetfulProxy
 

@@ -13,7 +13,7 @@ from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.pg_listen import Listener, ListenerStatus
 from holdfast.transports.sqlite_changes import ChangeCheck
-from holdfast.wiring import open_wake_up
+from holdfast.wiring.sql import open_wake_up
 from tests.chaos.proxy import ForgetfulProxy
 from tests.servers.waiting import wait_until
 

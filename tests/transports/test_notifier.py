@@ -14,7 +14,7 @@ from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.pg_notify import Notifier
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 from tests.chaos.proxy import ForgetfulProxy
 from tests.servers.waiting import wait_until
 from tests.transports.conftest import Ears, opened
@@ -119,7 +119,7 @@ def test_close_sends_what_is_pending(postgres_url: str, ears: Ears) -> None:
 
 
 def test_a_short_process_notifies_at_its_end(postgres_url: str, ears: Ears) -> None:
-    code = "import sys; from holdfast.wiring import open_store; from holdfast.domain.job import NewJob; "
+    code = "import sys; from holdfast.wiring.sql import open_store; from holdfast.domain.job import NewJob; "
     code += "open_store(sys.argv[1]).enqueue(NewJob(task='work'))"
     subprocess.run([sys.executable, "-c", code, postgres_url], check=True, timeout=60, cwd=Path(__file__).parents[2])
     wait_for(ears, 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast.domain.job import NewJob
 from holdfast.transports.sqlite_changes import ChangeCheck
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 
 
 def test_it_sees_every_commit_once(tmp_path: Path) -> None:

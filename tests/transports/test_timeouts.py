@@ -15,7 +15,7 @@ from holdfast.domain.job import NewJob
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.words import Statement
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 from tests.chaos.proxy import ForgetfulProxy
 
 JOB = NewJob(task="work")

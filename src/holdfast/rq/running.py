@@ -1,0 +1,78 @@
+"""One message of RQ: a worker for the one job that it names."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from holdfast.domain.errors import ConfigurationError, InvalidInput, StoreUnavailable
+from holdfast.domain.events import Event, Events, RunEnded
+from holdfast.domain.names import check_id
+from holdfast.domain.timing import choose
+from holdfast.observe.sentences import sentence
+from holdfast.rq.signals import borrowed_signals
+from holdfast.settings import Settings, read_settings
+from holdfast.worker.identity import worker_id
+from holdfast.worker.one_job import OneJob
+from holdfast.worker.options import WorkerOptions
+
+# Below RQ's own logger: its handlers, its format and its `--quiet` hold for our lines too.
+logger = logging.getLogger("rq.worker.holdfast")
+
+
+def run_one(job_id: str) -> dict[str, Any]:
+    try:
+        job_id = check_id(job_id, "job_id")
+    except InvalidInput as error:
+        return _left(str(job_id), str(error))
+    worker = OneJob(_options(read_settings()), Events(_log), job_id=job_id)
+    try:
+        with borrowed_signals():
+            worker.run()
+    except StoreUnavailable as error:
+        return _left(job_id, f"the store is away ({error})")
+    if worker.ended is None:
+        return _left(job_id, worker.errand.why_not or "the worker was stopped before it began")
+    return _ran(worker.ended)
+
+
+def _left(job_id: str, why: str) -> dict[str, Any]:
+    """The message is done with. The job, if it is to be run at all, is offered again by the sweep."""
+    logger.info("job %s is not run here: %s", job_id, why)
+    return {"job_id": job_id, "ran": False, "why": why}
+
+
+def _ran(ended: RunEnded) -> dict[str, Any]:
+    recorded = ended.event or f"nothing: the report was {ended.status}"
+    logger.info("job %s (%s), attempt %d: %s", ended.job_id, ended.task, ended.attempt, recorded)
+    return {"job_id": ended.job_id, "ran": True, "attempt": ended.attempt, "recorded": ended.event}
+
+
+def _log(event: Event) -> None:
+    """What went wrong; the ordinary life of a worker that lives for one job is not worth a line."""
+    level, text, fields = sentence(event)
+    if level in ("warning", "error") and not isinstance(event, RunEnded):
+        told = ", ".join(f"{name}={value}" for name, value in fields.items())
+        logger.log(logging.getLevelNamesMapping()[level.upper()], "%s: %s", text, told)
+
+
+def _options(settings: Settings) -> WorkerOptions:
+    if settings.app is None:
+        raise ConfigurationError(
+            'Name the app: set HOLDFAST_APP=MODULE:APP for the rq worker, or app = "MODULE:APP" in [tool.holdfast] of'
+            " pyproject.toml."
+        )
+    return WorkerOptions(
+        app=settings.app,
+        database_url=settings.database_url,
+        artifacts_url=settings.artifacts_url,
+        worker_id=worker_id(settings.worker_id),
+        processes=1,
+        async_slots=1,
+        drain=True,
+        fail_fast=True,
+        notify=settings.notify,
+        timing=choose(settings.lease_seconds, settings.heartbeat_seconds),
+        poll_seconds=settings.poll_interval,
+        grace_seconds=settings.grace_seconds,
+    )

@@ -1,0 +1,108 @@
+"""A way to Redis on which nobody waits long: every answer has a time limit, and after a failure Redis is not asked at
+all for a while (see `breaker`). Nothing is repeated: what got lost is offered again by the sweeper.
+
+The client library is imported at the first use. That takes a good part of a second, which a command that publishes
+nothing need not spend.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.domain.errors import ConfigurationError
+from holdfast.transports.redis_streams.breaker import Breaker
+
+if TYPE_CHECKING:
+    import redis
+
+Answer = TypeVar("Answer")
+
+
+class RedisAway(Exception):
+    """Redis does not answer, or did not a moment ago."""
+
+
+class RedisFull(Exception):
+    """Redis answers, and takes nothing more in."""
+
+
+class Script:
+    """A Lua script: sent by its digest, and in full where Redis has forgotten it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+class Link:
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self._url = url
+        self._timeout = timeout_seconds
+        self.breaker = Breaker()
+
+    @cached_property
+    def client(self) -> redis.Redis:
+        """Not connected yet: it raises a ConfigurationError only for a URL that cannot be read."""
+        return connect(self._url, self._timeout)
+
+    def run(self, script: Script, keys: list[str], arguments: list[Any]) -> Any:
+        """One script, in one round trip."""
+        from redis.exceptions import NoScriptError
+
+        def by_digest() -> Any:
+            try:
+                return self.client.evalsha(script.digest, len(keys), *keys, *arguments)
+            except NoScriptError:
+                return self.client.eval(script.text, len(keys), *keys, *arguments)
+
+        return self.ask(by_digest)
+
+    def names(self, key: str) -> set[str]:
+        """The members of a set of names."""
+        found: Any = self.ask(lambda: self.client.smembers(key))
+        return {name.decode("utf-8", "replace") for name in found}
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        from redis.exceptions import OutOfMemoryError, RedisError
+
+        # Connecting may take as long as the answer, and a script may have to be sent twice.
+        if not self.breaker.admits(3 * self._timeout):
+            raise RedisAway("Redis is not asked for a while, because it did not answer")
+        try:
+            answer = question()
+        except OutOfMemoryError as error:
+            self.breaker.worked()
+            raise RedisFull(str(error)) from error
+        except (RedisError, OSError, ConfigurationError) as error:
+            self.breaker.failed()
+            raise RedisAway(f"{type(error).__name__}: {error}") from error
+        self.breaker.worked()
+        return answer
+
+    def close(self) -> None:
+        if "client" in self.__dict__:
+            self.client.close()
+
+
+def connect(url: str, timeout_seconds: float) -> redis.Redis:
+    """No repeating, no waiting beyond the time limit, and the older protocol, which every server speaks."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    try:
+        client: redis.Redis = redis.Redis.from_url(
+            url,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            socket_keepalive=True,
+            health_check_interval=0,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+        )
+    except ValueError as error:  # not repeated: the URL may contain a password
+        raise ConfigurationError("the Redis URL cannot be read; it must be redis://host:port/number") from error
+    return client

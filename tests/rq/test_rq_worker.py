@@ -1,0 +1,96 @@
+"""A real `rq worker` runs jobs: the lease decides, whatever RQ does with its messages."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+
+from holdfast.domain.lifecycle import State
+from tests.rq.station import LEASE_SECONDS, Station
+from tests.worker.site import WorkerProcess, gone
+
+pytestmark = pytest.mark.usefixtures("rq_worker")
+
+
+def test_a_job_error_is_on_record_here_and_no_failure_of_rq(station: Station) -> None:
+    job_id, message = station.send_new("stumble")
+    answer = station.answer(message)
+    assert answer == {"job_id": job_id, "ran": True, "attempt": 1, "recorded": "retry_scheduled"}
+    job = station.site.job(job_id)
+    assert job.state is State.RETRYABLE
+    assert (job.last_error or {})["message"] == "over the cable"
+    assert station.failed_messages() == []
+
+
+def test_five_messages_of_one_job_run_it_once(station: Station) -> None:
+    job_id = station.enqueue("note", {"name": "five.txt"})
+    answers = [station.answer(message) for message in [station.send(job_id) for _ in range(5)]]
+    assert [answer["ran"] for answer in answers].count(True) == 1
+    assert {answer.get("why") for answer in answers} == {None, "it is succeeded already"}
+    assert (station.site.folder / "five.txt").read_text() == "once\n"
+    assert station.site.event_names(job_id) == ["enqueued", "claimed", "succeeded"]
+
+
+def test_a_lost_race_is_logged_and_acknowledged(station: Station, rq_worker: WorkerProcess) -> None:
+    job_id = station.enqueue("add", {"a": 1, "b": 2})
+    held = station.site.store.claim_job("another", job_id)
+    assert held is not None
+    answer = station.answer(station.send(job_id))
+    assert answer == {"job_id": job_id, "ran": False, "why": "another worker holds it"}
+    rq_worker.wait_for_log(f"job {job_id} is not run here: another worker holds it")
+    assert station.site.event_names(job_id) == ["enqueued", "claimed"]
+    assert station.failed_messages() == []
+
+
+def test_a_job_longer_than_its_lease_keeps_it(station: Station) -> None:
+    job_id, message = station.send_new("wait_for", {"name": "long"})
+    station.runner("long")
+    first = station.site.job(job_id).lease_expires_at
+    assert first is not None
+
+    def renewed_past_a_lease() -> bool:
+        now = station.site.job(job_id).lease_expires_at
+        return now is not None and (now - first).total_seconds() > LEASE_SECONDS
+
+    station.site.wait(renewed_past_a_lease, "the lease is renewed again and again")
+    station.open_gate("long")
+    assert station.answer(message)["recorded"] == "succeeded"
+    assert station.site.job(job_id).result == "seen"
+    assert station.site.claims(job_id) == 1
+
+
+def test_a_killed_work_horse_takes_its_runner_along_and_the_job_is_recovered(station: Station) -> None:
+    job_id, message = station.send_new("wait_for", {"name": "killed"})
+    horse, runner = station.horse("killed"), station.runner("killed")
+    print(f"work-horse with pid {horse.pid}, runner with pid {runner.pid}")
+    horse.kill()
+    station.site.wait(lambda: gone(runner.pid), "the runner dies with the work-horse")
+    station.site.wait(lambda: message.get_status(refresh=True) == "failed", "RQ has noticed")
+    assert station.state(job_id) is State.RUNNING
+    station.open_gate("killed")
+    station.site.wait(lambda: station.answer(station.send(job_id))["ran"], "the lease has run out")
+    assert station.site.event_names(job_id) == ["enqueued", "claimed", "lease_lost", "claimed", "succeeded"]
+
+
+def test_a_work_horse_that_is_told_to_stop_gives_the_job_back(station: Station) -> None:
+    job_id, message = station.send_new("wait_for", {"name": "stopped"})
+    station.horse("stopped").send_signal(signal.SIGTERM)
+    assert station.answer(message)["recorded"] == "released"
+    job = station.site.job(job_id)
+    assert (job.state, job.failures, job.crashes) == (State.PENDING, 0, 0)
+    station.open_gate("stopped")
+
+
+def test_a_job_that_nobody_sent_a_message_for_is_offered_by_a_worker_of_another_queue(station: Station) -> None:
+    job_id = station.enqueue("add", {"a": 2, "b": 3}, delay=0.5)
+    sweeping = station.site.worker("--queues", "another", "--processes", "1", HOLDFAST_RQ_URL=station.redis_url)
+    assert station.site.wait_for_state(job_id, State.SUCCEEDED).result == 5
+    assert sweeping.stop() == 0
+
+
+def test_nothing_is_left_of_finished_jobs(station: Station, rq_worker: WorkerProcess) -> None:
+    station.site.wait(lambda: rq_worker.runners() == [], "no work-horse is left")
+    assert psutil.Process(rq_worker.pid).is_running()
+    assert station.rq_queue.count == 0

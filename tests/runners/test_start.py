@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.domain.webhook import DELIVERY_TASK
 from tests.runners.driver import Driver, Start
 
 
@@ -25,7 +26,8 @@ app.command("three", ["true"])
 """
     )
     tasks = {task["name"]: task for task in driver.wait("ready")["tasks"]}
-    assert {name: task["kind"] for name, task in tasks.items()} == {"one": "sync", "two": "async", "three": "command"}
+    own = {"one": "sync", "two": "async", "three": "command"}
+    assert {name: task["kind"] for name, task in tasks.items()} == {**own, DELIVERY_TASK: "sync"}
     assert tasks["one"]["version"] == "3"
     assert tasks["one"]["defaults"] == {"max_attempts": 7}
 
@@ -33,7 +35,7 @@ app.command("three", ["true"])
 def test_the_attribute_may_be_named_and_dotted(start: Start) -> None:
     source = "class box: inner = app\n@app.task\ndef one(): ...\ndel app\n"
     driver = start(source, app="tasks:box.inner")
-    assert [task["name"] for task in driver.wait("ready")["tasks"]] == ["one"]
+    assert [task["name"] for task in driver.wait("ready")["tasks"]] == ["one", DELIVERY_TASK]
 
 
 def test_a_missing_module(start: Start, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import tasks  # type: ignore[import-not-found] # the module that the test wrote
 from holdfast.domain.answers import Beat, Status
 from holdfast.domain.job import Claimed
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 
 WORKER = "beats-from-within"
 

@@ -20,7 +20,7 @@ from holdfast.domain.job import AuditEvent, Job, NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.views import Refusal
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import CONFIGURATION
 from tests.chaos.databases import assert_verified, query
 from tests.servers.process import EXEC_CHILD

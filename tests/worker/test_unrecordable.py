@@ -16,12 +16,12 @@ from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Failed, JobError, Outcome, Released, Succeeded, Usage
 from holdfast.domain.timing import choose
+from holdfast.periodic.retrying import Retrying
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.upgrade import upgrade
 from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.reports import LONGEST_WAIT_SECONDS, Ended, Reports
-from holdfast.worker.retrying import Retrying
 from tests.chaos.databases import connect, query
 from tests.servers.postgres import PostgresEndpoint
 from tests.servers.waiting import wait_until

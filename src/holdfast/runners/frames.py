@@ -40,6 +40,10 @@ Frame = dict[str, Any]
 # The URL that was given as a flag to the worker travels in the environment: an argument would show it to everybody.
 DATABASE_FLAG = "HOLDFAST_RUNNER_DATABASE"
 ARTIFACTS_FLAG = "HOLDFAST_RUNNER_ARTIFACTS"
+# The settings of these names, so that jobs enqueue the way their worker claims.
+CONTROL_PLANE, TOKEN = "HOLDFAST_CONTROL_PLANE", "HOLDFAST_TOKEN"
+# Set where the worker has no database: a job cannot be finished in a transaction there.
+OVER_HTTP = "HOLDFAST_RUNNER_OVER_HTTP"
 
 COMPLETED_IN = {"kind": "completed_in"}
 

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from holdfast.domain.events import Events, StoreFailed, WorkerMoved
 from holdfast.domain.worker_states import ERROR_WAIT_SECONDS, WORKER_MOVES, Machine, WorkerState
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.duties import Duties
+from holdfast.periodic.part import NEVER
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
-from holdfast.worker.duties import Duties
-from holdfast.worker.part import NEVER
 from holdfast.worker.pickup import Found, Pickup
 
 

@@ -10,8 +10,8 @@ A deploy charges nothing, and nobody waits for a lease of ours to run out.
 
 from __future__ import annotations
 
+from holdfast.periodic.part import NEVER
 from holdfast.runners.pool import Pool
-from holdfast.worker.part import NEVER
 from holdfast.worker.runs import Runs
 
 UNDELIVERED_SECONDS = 10.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from holdfast.domain.answers import Beat, Beaten, Status
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.events import Beats, Events
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
 from holdfast.worker.leases import Held, LeaseBook
-from holdfast.worker.part import NEVER
-from holdfast.worker.retrying import Retrying
 
 BUSY_AGAIN_SECONDS = 1.0
 PROGRESS_EVERY_SECONDS = 1.0  # for all jobs together: people look at it, and it must not cost more than that

@@ -26,8 +26,9 @@ from holdfast.tasks.context import Context, JobInfo
 from holdfast.tasks.execute import call, outcome_of, outcome_of_error
 from holdfast.tasks.placing import placed
 from holdfast.tasks.saving import Saves
-from holdfast.tasks.task import CommandTask
-from holdfast.wiring import complete_in
+from holdfast.tasks.task import AnyTask, CommandTask
+from holdfast.webhooks.task import deliveries
+from holdfast.wiring.sql import complete_in
 from holdfast.worker.identity import worker_id
 from holdfast.worker.options import TERM_GRACE_SECONDS
 
@@ -44,11 +45,12 @@ def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = N
     store: Store = app.store
     worker = worker_id("inline")
     store.reap(worker)
+    tasks = {**app.tasks, **deliveries(app.tasks)}
     done = 0
     while limit is None or done < limit:
-        jobs = store.claim(worker, 1, queues, list(app.tasks))
+        jobs = store.claim(worker, 1, queues, list(tasks))
         if jobs:
-            _run(app, store, worker, jobs[0])
+            _run(app, store, worker, jobs[0], tasks[jobs[0].task])
             done += 1
         elif until_empty:
             break
@@ -84,7 +86,7 @@ class _Channel:
             del self._lines[: len(lines)]
 
 
-def _run(app: App, store: Store, worker: str, job: Claimed) -> None:
+def _run(app: App, store: Store, worker: str, job: Claimed, task: AnyTask) -> None:
     channel = _Channel()
     saves = Saves(job.job_id, job.attempt, lambda: app.artifact_store)
     context = Context(JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in, saves=saves)
@@ -94,7 +96,7 @@ def _run(app: App, store: Store, worker: str, job: Claimed) -> None:
     started = time.monotonic()
     outcome: Outcome = Released("interrupted")
     try:
-        outcome = placed(_outcome(app, context, channel), saves)
+        outcome = placed(_outcome(task, context, channel), saves)
     finally:
         over.set()
         beating.join()
@@ -108,8 +110,7 @@ def _run(app: App, store: Store, worker: str, job: Claimed) -> None:
         channel.store_lines(store)
 
 
-def _outcome(app: App, context: Context, channel: _Channel) -> Outcome:
-    task = app.tasks[context.job.task]
+def _outcome(task: AnyTask, context: Context, channel: _Channel) -> Outcome:
     if isinstance(task, CommandTask):
         run = CommandRun(
             task.command,

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.logs import LogLine
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
-from holdfast.worker.part import NEVER
-from holdfast.worker.retrying import Retrying
 
 EVERY_SECONDS = 0.5
 BACKLOG_EVERY_SECONDS = 0.1

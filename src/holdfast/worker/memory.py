@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from holdfast.domain.outcome import Crashed
+from holdfast.periodic.part import NEVER
 from holdfast.runners.pool import Pool
 from holdfast.runners.process import RunnerProcess
 from holdfast.worker.leases import LeaseBook
-from holdfast.worker.part import NEVER
 
 LOOK_EVERY_SECONDS = 0.2
 

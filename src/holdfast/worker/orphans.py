@@ -7,9 +7,9 @@ and then fall to the supervisor, which buries them.
 
 from __future__ import annotations
 
+from holdfast.periodic.part import NEVER
 from holdfast.runners.pool import Pool
 from holdfast.runners.process_table import processes
-from holdfast.worker.part import NEVER
 
 LOOK_EVERY_SECONDS = 5.0
 MOST = 20

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from holdfast.domain.answers import Brought
 from holdfast.domain.events import Claims, Events
 from holdfast.domain.job import Claimed
 from holdfast.domain.manifest import Kind
+from holdfast.periodic.desk import Desk, Refusal
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
+from holdfast.worker.patience import Patience
 
 FIRST_WAIT_SECONDS = 0.1
 FAIR_SECONDS = 0.5  # so long a rush may pass over tasks that are not quick, or of another kind
@@ -34,6 +36,7 @@ class Ask:
     tasks: tuple[str, ...]
     limit: int
     ahead: bool = False  # only quick tasks, more than there are slots
+    wait_seconds: float = 0.0  # for something to claim, where the store can wait for us
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,15 @@ class Pickup:
         taken: Callable[[list[Claimed], float], None],
         events: Events,
         ring: Callable[[], None],
+        patience: Patience | None = None,
     ) -> None:
         self._rooms = rooms
         self._taken = taken
         self._events = events
+        self._patience = patience
         self._longest = poll_seconds
         self._wait = 0.0
+        self._waited = 0.0  # in the last claim, at the store
         self._rush = False
         self._fair_at = 0.0
         self._asked: Ask | None = None
@@ -89,10 +95,12 @@ class Pickup:
         self.answered_at = 0.0  # the last time the store answered, also with nothing
         self.nothing_due = False  # as of the last answer, for any of our tasks
 
-        def claim(ask: Ask) -> list[Claimed]:
-            return store().claim(worker, ask.limit, queues, ask.tasks)
+        def claim(ask: Ask) -> Brought:
+            if patience is not None:
+                return patience.claim(ask.wait_seconds, worker, ask.limit, queues, ask.tasks)
+            return Brought(store().claim(worker, ask.limit, queues, ask.tasks))
 
-        self._desk: Desk[Ask, list[Claimed]] = Desk("claims", claim, ring)
+        self._desk: Desk[Ask, Brought] = Desk("claims", claim, ring)
 
     @property
     def busy(self) -> bool:
@@ -120,20 +128,28 @@ class Pickup:
             return Found.FULL
         if fair or not self._rush:
             self._fair_at = now + FAIR_SECONDS
+        if self._patience is not None and not self._rush and self._is_for_all(ask):
+            # Only a question for everything may wait: the answer to another must not keep us from asking for the rest.
+            ask = replace(ask, wait_seconds=self._patience.seconds)
         self._asked, self._asked_at = ask, now
         self._desk.ask(ask)
         return Found.WAITING
 
-    def _heard(self, asked: Ask, jobs: list[Claimed], now: float) -> Found:
+    def _is_for_all(self, ask: Ask) -> bool:
+        return len(ask.tasks) == sum(len(room.tasks) for room in self._rooms().values())
+
+    def _heard(self, asked: Ask, brought: Brought, now: float) -> Found:
+        jobs = brought.jobs
         self.answered_at = now
-        self.nothing_due = not jobs and len(asked.tasks) == sum(len(room.tasks) for room in self._rooms().values())
+        self._waited = now - self._asked_at if asked.wait_seconds else 0.0
+        self.nothing_due = not jobs and self._is_for_all(asked)
         self._events.emit(Claims(len(jobs), now - self._asked_at))
         full = len(jobs) == asked.limit
         was_rush, self._rush = self._rush, full or (self._rush and asked.ahead and bool(jobs))
         if jobs:
             self._wait = 0.0
-            # From the moment we asked: the leases may have begun right then.
-            self._taken(jobs, self._asked_at)
+            # From the moment we asked, or were heard: the leases may have begun right then.
+            self._taken(jobs, self._asked_at + brought.late_seconds)
             return Found.SOME
         # In a rush only some of the tasks were asked for: the others come next.
         return Found.SOME if was_rush else Found.NOTHING
@@ -147,7 +163,12 @@ class Pickup:
         """Longer each time nothing was found, up to the poll interval, and never in step with other workers."""
         first = min(FIRST_WAIT_SECONDS, self._longest)
         self._wait = min(self._longest, self._wait * 1.5 if self._wait else first)
-        return self._wait * random.uniform(0.75, 1.0)
+        return max(0.0, self._wait * random.uniform(0.75, 1.0) - self._waited)
+
+    def stop_waiting(self) -> None:
+        """For good; what a claim brings that is under way still counts."""
+        if self._patience is not None:
+            self._patience.stop()
 
     def close(self) -> None:
         self._desk.close()

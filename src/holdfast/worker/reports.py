@@ -16,11 +16,11 @@ from holdfast.domain.errors import NotFound, StoreUnavailable
 from holdfast.domain.events import Events, Problem, RunEnded
 from holdfast.domain.lifecycle import CLAIMABLE, State
 from holdfast.domain.outcome import Failed, JobError, Outcome, Report, Succeeded, Usage
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
 from holdfast.worker.leases import Held
-from holdfast.worker.part import NEVER
-from holdfast.worker.retrying import Retrying
 
 BATCH = 500
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # of a report that was not taken, each time twice as long
@@ -44,7 +44,17 @@ class Ended:
         job = self.held.job
         progress = self.held.progress if self.held.progress_waits else None
         saved = tuple(self.held.artifacts.values())
-        return Report(job.job_id, job.attempt, job.lease_token, outcome, worker, self.usage, progress, saved)
+        return Report(
+            job.job_id,
+            job.attempt,
+            job.lease_token,
+            outcome,
+            worker,
+            self.usage,
+            progress,
+            saved,
+            message_id=job.message_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcom
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.wire import outcome_from_json, usage_from_json
 from holdfast.domain.worker_states import RunState
+from holdfast.periodic.part import NEVER
 from holdfast.runners.frames import COMPLETED_IN, Frame
 from holdfast.runners.pool import Pool
 from holdfast.runners.process import Exit, RunnerProcess
 from holdfast.worker.hand import Hand
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pace import Pace
-from holdfast.worker.part import NEVER
 from holdfast.worker.reports import Ended
 
 

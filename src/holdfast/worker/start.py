@@ -5,29 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.events import Event, Events, WorkerMoved
 from holdfast.domain.manifest import Kind
 from holdfast.domain.timing import LONGEST_TIMEOUT_SECONDS
+from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.domain.worker_states import WorkerState
-from holdfast.maintenance.checkpoints import checkpoints
 from holdfast.maintenance.chores import Chore
-from holdfast.maintenance.collecting import artifact_chore
-from holdfast.maintenance.retention import Retention
 from holdfast.observe.health import Health
+from holdfast.periodic.fleet import fleet_chores
+from holdfast.periodic.lazy_store import LazyStore
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
+from holdfast.periodic.upkeep import Upkeep
 from holdfast.ports import Store
 from holdfast.settings import mask_url
+from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.sqlite_changes import ChangeCheck
-from holdfast.wiring import artifacts_root, check_for_worker, open_artifacts, open_store, open_wake_up
+from holdfast.wiring.http import AccessRefused, open_control_plane
+from holdfast.wiring.redis import LOOK_SECONDS, open_stream_wake_up, open_transport, streamed
+from holdfast.wiring.sql import artifacts_root, check_for_worker, open_store, open_wake_up
 from holdfast.worker import sd_notify
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.part import NEVER
+from holdfast.worker.patience import Patience, WaitingStore
 from holdfast.worker.reload import Reload
-from holdfast.worker.retrying import Retrying
-from holdfast.worker.stores import CONNECTIONS, LazyStore
+from holdfast.worker.stores import CONNECTIONS
 from holdfast.worker.supervisor import Supervisor
-from holdfast.worker.upkeep import Upkeep
 from holdfast.worker.wake_ups import FileChanges, ListenerStatus
 
 # The loop never sleeps for more than a second. One that stands still for so long should be restarted.
@@ -51,11 +56,13 @@ class Worker:
         self._claims = LazyStore(lambda: self._open(LONGEST_TIMEOUT_SECONDS))
         # Upkeep does one thing at a time. What is cut off there is done again later.
         self._upkeep_store = LazyStore(lambda: self._open_for_upkeep(UPKEEP_TIMEOUT_SECONDS))
-        self.supervisor = Supervisor(self.options, self._control, self._claims, self.events)
+        self.supervisor = Supervisor(self.options, self._control, self._claims, self.events, patience=self._patience())
         self.events.subscribe(self._watch)
         self._close_upkeep: Callable[[], None] = lambda: None
-        self._close_wake_up: Callable[[], None] = lambda: None
+        self._close_wake_ups: list[Callable[[], None]] = []
         self._seen_ready = False
+        redis = None if self.options.control_plane else self.options.redis
+        self._transport = None if redis is None else open_transport(redis)
 
     def run(self) -> int:
         parts = self.supervisor.parts
@@ -67,11 +74,14 @@ class Worker:
         try:
             return self.supervisor.run()
         finally:
-            self._close_wake_up()
+            for close in self._close_wake_ups:
+                close()
             self._close_upkeep()
             self._control.close()
             self._claims.close()
             self._upkeep_store.close()
+            if self._transport is not None:
+                self._transport.close()
 
     def health(self) -> Health:
         """Asked by another thread: it only reads."""
@@ -89,9 +99,11 @@ class Worker:
 
     @property
     def database_url(self) -> str:
-        """A flag, else what the app says, else the settings."""
+        """A control plane, if one was named, whatever the app says; else a flag, the app, the settings."""
         options = self.options
-        return options.database_flag or self.supervisor.runs.database_url or options.database_url
+        return (
+            options.control_plane or options.database_flag or self.supervisor.runs.database_url or options.database_url
+        )
 
     @property
     def artifacts_url(self) -> str | None:
@@ -101,8 +113,12 @@ class Worker:
 
     def _open(self, timeout_seconds: float) -> Store:
         self._check_where_files_go()
-        store = open_store(
-            self.database_url, timeout_seconds=timeout_seconds, pool_size=CONNECTIONS, notify=self.options.notify
+        if self.options.control_plane is not None:
+            return self._open_control_plane(self.options.control_plane, timeout_seconds)
+        store = self._with_streams(
+            open_store(
+                self.database_url, timeout_seconds=timeout_seconds, pool_size=CONNECTIONS, notify=self.options.notify
+            )
         )
         try:
             # Here, because whoever claims a job has opened the store before: jobs know from the first one on.
@@ -111,6 +127,38 @@ class Worker:
             store.close()
             raise
         return store
+
+    def _with_streams(self, store: SqlStore) -> Store:
+        """One that drains must know for certain that nothing is due: the streams alone cannot tell."""
+        if self._transport is None:
+            return store
+        return streamed(store, self._transport, look_seconds=0.0 if self.options.drain else LOOK_SECONDS)
+
+    def _open_control_plane(self, url: str, timeout_seconds: float) -> Store:
+        """A token that is wrong from the beginning is a mistake to be told; later on it is waited out."""
+        remote = open_control_plane(
+            url, self.options.token, timeout_seconds=timeout_seconds, connections=CONNECTIONS, for_worker=True
+        )
+        store = cast(Store, remote)  # it refuses what has no form over HTTP, and a worker asks for none of that
+        try:
+            store.store_id()
+            self._settle_where_files_go(store)
+        except (AccessRefused, ConfigurationError) as error:
+            store.close()
+            if not self._seen_ready:
+                self.supervisor.refusal = ConfigurationError(str(error))
+            raise
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def _patience(self) -> Patience | None:
+        """An idle worker waits at a control plane; one that drains wants to know at once that nothing is due."""
+        if self.options.control_plane is None:
+            return None
+        seconds = 0.0 if self.options.drain else self.options.long_poll_seconds
+        return Patience(lambda: cast(WaitingStore, self._claims()), seconds)
 
     def _check_where_files_go(self) -> None:
         try:
@@ -128,13 +176,16 @@ class Worker:
         return open_store(self.database_url, timeout_seconds=timeout_seconds, pool_size=1, notify=False)
 
     def _chores(self, store: Store) -> list[Chore]:
-        """What this worker does for the whole fleet when its turn comes. Another chore is another line here."""
-        chores = Retention(lambda: store).chores(self.options.upkeep_seconds)
-        if self.database_url.startswith("sqlite"):
-            chores.append(checkpoints(lambda: store))
-        if (root := self.supervisor.runs.hand.artifacts) is not None:
-            chores.append(artifact_chore(store, lambda: open_artifacts(root)))
-        return chores
+        """What this worker does for the whole fleet when its turn comes."""
+        return fleet_chores(
+            store,
+            database_url=self.database_url,
+            upkeep_seconds=self.options.upkeep_seconds,
+            artifacts=self.supervisor.runs.hand.artifacts,
+            rq_url=self.options.rq_url,
+            rq_serializer=self.options.rq_serializer,
+            redis=self.options.redis,
+        )
 
     def _begin_upkeep(self) -> None:
         supervisor = self.supervisor
@@ -162,6 +213,16 @@ class Worker:
             sd_notify.status(str(event.after))
 
     def _connected(self) -> None:
+        if self.options.control_plane is None:
+            self._listen_to_the_database()
+            self._begin_upkeep()
+        sd_notify.ready("connected")
+        self.told(f"store: {mask_url(self.database_url)}")
+        if self._transport is not None:
+            self.told(f"streams: {mask_url(self._transport.options.url)}")
+        self.told(self._totals())
+
+    def _listen_to_the_database(self) -> None:
         supervisor = self.supervisor
 
         def ring() -> None:
@@ -174,17 +235,15 @@ class Worker:
         if isinstance(wake_up, ChangeCheck):
             supervisor.parts.append(FileChanges(wake_up, supervisor.cycle, supervisor.cycle.ring))
         if wake_up is not None:
-            self._close_wake_up = wake_up.close
-        self._begin_upkeep()
-        sd_notify.ready("connected")
-        self.told(f"store: {mask_url(self.database_url)}")
-        self.told(self._totals())
+            self._close_wake_ups.append(wake_up.close)
+        if self.options.redis is not None:
+            self._close_wake_ups.append(open_stream_wake_up(self.options.redis, ring, status.note).close)
 
     def _totals(self) -> str:
         pool = self.supervisor.pool
         parts = [_counted(spec.kind, count, spec.slots) for spec, count in pool.wanted().items()]
         queues = "all queues" if self.options.queues is None else f"queues {', '.join(self.options.queues)}"
-        tasks = _number(len(pool.tasks), "task")
+        tasks = _number(sum(1 for name in pool.tasks if name != DELIVERY_TASK), "task")
         return f"{tasks}, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
 
 

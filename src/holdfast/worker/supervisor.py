@@ -22,17 +22,19 @@ from holdfast.domain.events import Events, Problem, RunnerStarted
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.domain.worker_states import WorkerState
+from holdfast.periodic.duties import Duties
+from holdfast.periodic.part import NEVER, Part
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
 from holdfast.runners import prctl
 from holdfast.runners.descendants import children, kill_strays
-from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
+from holdfast.runners.frames import ARTIFACTS_FLAG, CONTROL_PLANE, DATABASE_FLAG, OVER_HTTP, TOKEN
 from holdfast.runners.pool import Pool, PoolSize
 from holdfast.runners.process import RunnerProcess
 from holdfast.worker.bell import Bell
 from holdfast.worker.clock import uptime
 from holdfast.worker.cycle import Cycle
 from holdfast.worker.draining import Draining
-from holdfast.worker.duties import Duties
 from holdfast.worker.hand import SLOW_SECONDS
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.job_logs import JobLogs
@@ -40,10 +42,9 @@ from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.memory import MemoryWatch
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.orphans import Orphans
-from holdfast.worker.part import NEVER, Part
+from holdfast.worker.patience import Patience
 from holdfast.worker.pickup import Pickup
 from holdfast.worker.reports import Ended, Reports, claimable_again
-from holdfast.worker.retrying import Retrying
 from holdfast.worker.runs import Runs
 
 Given = ParamSpec("Given")
@@ -61,6 +62,7 @@ class Supervisor:
         claim_store: Callable[[], Store],
         events: Events,
         clock: Callable[[], float] = uptime,
+        patience: Patience | None = None,
     ) -> None:
         self._options = options
         self._events = events
@@ -119,6 +121,7 @@ class Supervisor:
             self.runs.take,
             events,
             ring,
+            patience,
         )
         self.cycle = Cycle(claim_store, self.pickup, self.duties, events, ring, lambda: self.pool.ready)
         self.draining = Draining(self.runs, self.pool, options.grace_seconds, options.term_grace_seconds)
@@ -300,6 +303,7 @@ class Supervisor:
 
     def _begin_draining(self, now: float) -> None:
         self.cycle.drain()
+        self.pickup.stop_waiting()
         self.draining.begin(now)
         self.duties.show_soon()
 
@@ -356,6 +360,8 @@ class Supervisor:
 def _pool_size(options: WorkerOptions) -> PoolSize:
     flags = {DATABASE_FLAG: options.database_flag, ARTIFACTS_FLAG: options.artifacts_flag}
     environment = {name: flag for name, flag in flags.items() if flag}
+    if options.control_plane is not None:
+        environment |= {CONTROL_PLANE: options.control_plane, TOKEN: options.token or "", OVER_HTTP: "1"}
     return PoolSize(
         options.app,
         options.processes,

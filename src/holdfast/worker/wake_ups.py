@@ -8,8 +8,8 @@ from typing import Protocol
 
 from holdfast.domain.events import Events, WakeUps
 from holdfast.domain.worker_states import WorkerState
+from holdfast.periodic.part import NEVER
 from holdfast.worker.cycle import Cycle
-from holdfast.worker.part import NEVER
 
 LOOK_EVERY_SECONDS = 0.05
 

@@ -15,11 +15,11 @@ from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.timing import choose
 from holdfast.domain.views import WorkerRow
+from holdfast.periodic.duties import ANNOUNCE_EVERY_SECONDS, Duties
+from holdfast.periodic.retrying import Retrying
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import upgrade
-from holdfast.wiring import open_database, open_store
-from holdfast.worker.duties import ANNOUNCE_EVERY_SECONDS, Duties
-from holdfast.worker.retrying import Retrying
+from holdfast.wiring.sql import open_database, open_store
 from tests.chaos.databases import query
 from tests.servers.waiting import wait_until
 
@@ -171,8 +171,8 @@ def test_who_may_not_touch_the_schedules_does_all_other_duties(
             worker.pass_time(61)
         told = [event for event in worker.seen if isinstance(event, Problem)]
         assert sorted(problem.where for problem in told) == [
-            "a worker's duty to announce schedules",
-            "a worker's duty to fire schedules",
+            "the duty to announce schedules",
+            "the duty to fire schedules",
         ]
         assert all("permission denied for table holdfast_schedules" in problem.message for problem in told)
         assert worker.seconds_to_next() > 0

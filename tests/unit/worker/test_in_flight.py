@@ -15,12 +15,12 @@ from holdfast.domain.events import Events
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Report, Succeeded, Usage
 from holdfast.domain.timing import choose
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.leases import Held, LeaseBook
-from holdfast.worker.part import NEVER
 from holdfast.worker.reports import Ended, Reports
-from holdfast.worker.retrying import Retrying
 from tests.servers.waiting import wait_until
 from tests.unit.worker.test_leases import claimed
 

@@ -12,10 +12,10 @@ import pytest
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.events import Events
 from holdfast.domain.logs import Gaps, LogLine, LostLines, Stream
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
 from holdfast.worker import job_logs
 from holdfast.worker.job_logs import BACKLOG_EVERY_SECONDS, BATCH, EVERY_SECONDS, JobLogs
-from holdfast.worker.retrying import Retrying
 from tests.servers.waiting import wait_until
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)

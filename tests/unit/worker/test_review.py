@@ -17,17 +17,17 @@ from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.manifest import Kind, TaskInfo
 from holdfast.domain.outcome import Failed, Outcome, Released, Report
 from holdfast.domain.timing import choose
+from holdfast.periodic.duties import Duties
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
 from holdfast.runners.frames import Decoder
 from holdfast.runners.pool import Pool, PoolSize
 from holdfast.runners.process import Exit, RunnerProcess
-from holdfast.worker.duties import Duties
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.job_logs import MOST_BYTES, JobLogs
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pickup import FAIR_SECONDS, Pickup, Room
 from holdfast.worker.reports import Ended
-from holdfast.worker.retrying import Retrying
 from holdfast.worker.runs import Runs
 from tests.unit.worker.test_leases import claimed
 

@@ -13,12 +13,12 @@ from holdfast.domain.events import Event, Events, StoreBack, StoreFailed, Upkeep
 from holdfast.domain.job import NewJob
 from holdfast.maintenance.checkpoints import checkpoints
 from holdfast.maintenance.chores import Chore
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
+from holdfast.periodic.upkeep import Upkeep
 from holdfast.ports import Store
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import open_store
-from holdfast.worker.part import NEVER
-from holdfast.worker.retrying import Retrying
-from holdfast.worker.upkeep import Upkeep
+from holdfast.wiring.sql import open_store
 from tests.servers.waiting import wait_until
 
 PERIOD = 100.0

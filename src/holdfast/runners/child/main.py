@@ -20,6 +20,7 @@ from holdfast.runners.child.process import become_runner
 from holdfast.runners.child.service import Server, Service
 from holdfast.runners.child.threads import ThreadServer
 from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
+from holdfast.webhooks.task import deliveries
 
 EXIT_BROKEN = 2
 _LONGEST_GOODBYE_SECONDS = 2.0
@@ -45,12 +46,14 @@ def _server(arguments: Arguments, link: Link) -> Server:
             app.replace_store(flag)
         if flag := os.environ.get(ARTIFACTS_FLAG):
             app.replace_artifacts(flag)
-        manifest, schedules = app.manifest(), app.declarations()
+        own = deliveries(app.tasks)
+        manifest = [*app.manifest(), *(task.info() for task in own.values())]
+        schedules = app.declarations()
     except (loading.Broken, HoldfastError) as error:  # the second one: the database flag makes no sense
         link.send(messages.frame("broken", error=str(error), stack=getattr(error, "stack", None)))
         flush_standard_streams()
         os._exit(EXIT_BROKEN)
-    service = Service(link, Executor(app.tasks, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
+    service = Service(link, Executor({**app.tasks, **own}, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
     # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
     Capture(service.only_context).install()
     link.send(messages.ready(manifest, schedules, app.named_store, app.named_artifacts))

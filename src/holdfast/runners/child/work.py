@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.outcome import Report
 from holdfast.ports import ArtifactStore
 from holdfast.runners.child.channel import JobChannel, Outbox
+from holdfast.runners.frames import OVER_HTTP
 from holdfast.tasks.context import Context, JobInfo
 from holdfast.tasks.saving import Saves
 
@@ -63,6 +66,11 @@ class LazyFiles:
 
 def _complete(connection: Any, report: Report) -> None:
     # The only way from a runner to a store, for a task that finishes its job in a transaction of its own.
-    from holdfast.wiring import complete_in
+    if os.environ.get(OVER_HTTP):
+        raise ConfigurationError(
+            "ctx.complete_in needs a worker on the database itself: this one works over HTTP, where a lease belongs to"
+            " its token. Return the result instead, or run this task by a worker with --database."
+        )
+    from holdfast.wiring.sql import complete_in
 
     complete_in(connection, report)

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.events import Events, UpkeepDone, UpkeepFailed, UpkeepStep
 from holdfast.maintenance.chores import Chore
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
-from holdfast.worker.part import NEVER
-from holdfast.worker.retrying import Retrying
 
 # A step is followed by a pause of so many times its own duration.
 PAUSE_TIMES = 4.0

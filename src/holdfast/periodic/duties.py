@@ -1,5 +1,5 @@
-"""What any worker does for all of them, now and then: reap, fire schedules, announce its tasks and schedules, and keep
-its row for people to see.
+"""What any worker or control plane does for all of them, now and then: reap, fire schedules, announce its tasks and
+schedules, and keep its row for people to see. A control plane has no tasks and no row.
 
 Reaping comes first, and each duty stands for itself: one that fails is told of once and tried again less and less
 often, and the others are done. Only a store that does not answer ends the round: there is nobody to ask the rest of.
@@ -24,10 +24,10 @@ from holdfast.domain.outcome import Released, Report
 from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.part import NEVER
+from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
-from holdfast.worker.desk import Desk, Refusal
-from holdfast.worker.part import NEVER
-from holdfast.worker.retrying import Retrying
 
 ANNOUNCE_EVERY_SECONDS = 60.0
 ROW_EVERY_SECONDS = 20.0
@@ -62,6 +62,7 @@ class _Round:
     schedules: tuple[Declaration, ...] | None = None  # declared anew
     kept: tuple[Declaration, ...] = ()  # declared before, and still
     fire: bool = False
+    forget: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Duties:
         events: Events,
         ring: Callable[[], None],
         tasks: Callable[[], list[TaskInfo]],
-        row: Callable[[], WorkerRow],
+        row: Callable[[], WorkerRow | None],
         retrying: Retrying,
         declared: Callable[[], list[Declaration]] = list,
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
@@ -184,7 +185,7 @@ class Duties:
         again_at = now + min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(times, 10))
         self._troubles[duty] = _Trouble(message, times, again_at)
         if before is None or before.message != message:
-            self._events.emit(Problem(f"a worker's duty to {duty}", message))
+            self._events.emit(Problem(f"the duty to {duty}", message))
         match duty:
             case Duty.REAP:
                 self._reap_at = again_at
@@ -213,7 +214,8 @@ class Duties:
         if reap:
             self._reap_at = now + self._timing().reap_period
         tasks: tuple[TaskInfo, ...] = ()
-        if now >= self._announce_at or self._tasks() != self._announced:
+        announcing = now >= self._announce_at or self._tasks() != self._announced
+        if announcing:
             self._announced = self._tasks()
             tasks = tuple(self._announced)
             self._announce_at = now + ANNOUNCE_EVERY_SECONDS
@@ -227,7 +229,8 @@ class Duties:
         if now >= self._row_at:
             row = self._row()
             self._row_at = now + ROW_EVERY_SECONDS
-        return _Round(reap, tasks, row, schedules, kept, fire=self._announcing or now >= self._fire_at)
+        fire = self._announcing or now >= self._fire_at
+        return _Round(reap, tasks, row, schedules, kept, fire, forget=announcing)
 
     def _serve(self, round_: _Round) -> _Done:
         store = self._store()
@@ -237,6 +240,7 @@ class Duties:
         reaped = trying(Duty.REAP, lambda: self._reap(store)) if round_.reap else None
         if round_.tasks:
             trying(Duty.ANNOUNCE, lambda: store.announce(round_.tasks))
+        if round_.forget:
             trying(Duty.FORGET, store.forget_workers)
         if round_.kept:
             trying(Duty.KEEP, lambda: store.keep_schedules(round_.kept))

@@ -1,0 +1,37 @@
+"""The chores that one process at a time does for the whole fleet. Another chore is another line here."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from holdfast.maintenance.checkpoints import checkpoints
+from holdfast.maintenance.chores import Chore
+from holdfast.maintenance.collecting import artifact_chore
+from holdfast.maintenance.retention import Retention
+from holdfast.ports import OfferStore, Store
+from holdfast.wiring.redis import StreamOptions, stream_chore
+from holdfast.wiring.rq import rq_chore
+from holdfast.wiring.sql import open_artifacts
+
+
+def fleet_chores(
+    store: Store,
+    *,
+    database_url: str,
+    upkeep_seconds: float,
+    artifacts: str | None,
+    rq_url: str | None,
+    rq_serializer: str,
+    redis: StreamOptions | None,
+) -> list[Chore]:
+    """`artifacts` is the place of this store's files, if there is one."""
+    chores = Retention(lambda: store).chores(upkeep_seconds)
+    if database_url.startswith("sqlite"):
+        chores.append(checkpoints(lambda: store))
+    if artifacts is not None:
+        chores.append(artifact_chore(store, lambda: open_artifacts(artifacts)))
+    if rq_url is not None:  # whoever has chores has opened the database itself
+        chores.append(rq_chore(cast(OfferStore, store), rq_url, rq_serializer))
+    if redis is not None:
+        chores.append(stream_chore(cast(OfferStore, store), redis))
+    return chores

@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.domain import durations
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.job import DEFAULT_LEASE_SECONDS
-from holdfast.domain.names import check_name
+from holdfast.domain.names import check_integer, check_name
 
 DATABASE_FILE = "holdfast.db"
 ARTIFACTS_FOLDER = "holdfast-artifacts"
@@ -26,11 +26,15 @@ SECRET = "***"
 
 _STORES = ("postgres", "postgresql", "postgresql+psycopg", "sqlite", "sqlite+pysqlite")
 _REDIS = ("redis", "rediss", "unix")
-_STORE_RULE = "must be postgresql://user@host/database or sqlite:///path/to/file.db"
+CONTROL_PLANES = ("https://", "http://")  # how the URL of one begins
+_STORE_RULE = (
+    "must be postgresql://user@host/database, sqlite:///path/to/file.db or the https:// URL of a control plane"
+)
 # As the database library reads it: a password may contain anything but an @.
 _PORT = re.compile(r"[^:]+://(?>[^:/]*(?::[^@]*)?@|)(?:\[[^/?]+\]|[^/:?]+)?:([^/?]*)")
 # Also in the middle of a name (secret_key, X-Amz-Signature): rather one too many than one too few.
 _SECRET_OPTION = r"([?&;#][\w.-]*(?:pass|pwd|token|secret|credential|signature|key|sig|auth|connection_string)[\w.-]*=)"
+_RQ_SERIALIZERS = ("pickle", "json")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -51,6 +55,14 @@ class Settings:
     grace_seconds: float = 30.0
     upkeep_seconds: float = 300.0
     artifacts_url: str = field(default="", repr=False)  # filled in: a folder beside the project when nobody names one
+    control_plane: str | None = None  # in place of the database, for workers and for `App()`
+    token: str | None = field(default=None, repr=False)
+    rq_url: str | None = field(default=None, repr=False)  # a Redis whose RQ queues are told of jobs
+    rq_serializer: str = "pickle"  # as the rq workers there were started
+    redis_prefix: str = "holdfast"  # of every key in Redis
+    redis_window: int = 1_000  # messages that a stream holds at most
+    redis_timeout_seconds: float = 0.25  # for an answer of Redis
+    rate_per_second: float = 2_000.0  # requests that a control plane takes of one credential; 0 for any number
 
 
 class WrongSettings(ConfigurationError):
@@ -222,7 +234,23 @@ def _listed(problems: list[str]) -> str:
 
 
 def _store_url(value: Any, place: str) -> str:
-    return _url(value, place, _STORES, _STORE_RULE)
+    return _url(value, place, (*_STORES, "https", "http"), _STORE_RULE)
+
+
+def _control_plane(value: Any, place: str) -> str:
+    url = _url(value, place, ("https", "http"), "must be https://host, the URL of a control plane")
+    if "@" in url or "?" in url or "#" in url:
+        raise InvalidInput(
+            place, "must be https://host without a password: the token is given apart, as HOLDFAST_TOKEN"
+        )
+    return url.rstrip("/")
+
+
+def _token(value: Any, place: str) -> str:
+    # Not repeated when it is wrong: most of it may be right.
+    if not isinstance(value, str) or not re.fullmatch(r"[\x21-\x7e]{1,500}", value.strip()):
+        raise InvalidInput(place, "must be a token as `holdfast tokens create` prints it: one word of plain characters")
+    return value.strip()
 
 
 def _listen_url(value: Any, place: str) -> str:
@@ -231,6 +259,11 @@ def _listen_url(value: Any, place: str) -> str:
 
 def _redis_url(value: Any, place: str) -> str:
     return _url(value, place, _REDIS, "must be redis://host:port/number")
+
+
+def redis_location(value: Any, place: str) -> str:
+    """A Redis that a flag names, under the rule of the settings."""
+    return _redis_url(value, place)
 
 
 def _artifacts_url(value: Any, place: str) -> str:
@@ -273,6 +306,29 @@ def _switch(value: Any, place: str) -> bool:
     return word in _TRUE
 
 
+def _rate(value: Any, place: str) -> float:
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = -1.0
+    if isinstance(value, bool) or not 0 <= rate <= 1e9:
+        raise InvalidInput(place, f"must be a number of requests per second, or 0 for no limit, got {value!r}")
+    return rate
+
+
+def _window(value: Any, place: str) -> int:
+    try:
+        return check_integer(int(value) if isinstance(value, str) else value, place, 1, 10_000)
+    except ValueError:
+        raise InvalidInput(place, f"must be a whole number between 1 and 10,000, got {value!r}") from None
+
+
+def _rq_serializer(value: Any, place: str) -> str:
+    if value not in _RQ_SERIALIZERS:
+        raise InvalidInput(place, f"must be one of {', '.join(_RQ_SERIALIZERS)}, got {value!r}")
+    return str(value)
+
+
 _SETTINGS = {
     "database_url": _Setting(("DATABASE_URL",), _store_url),
     "redis_url": _Setting(("REDIS_URL",), _redis_url),
@@ -288,4 +344,12 @@ _SETTINGS = {
     "grace_seconds": _Setting(("HOLDFAST_GRACE_SECONDS",), _duration),
     "upkeep_seconds": _Setting(("HOLDFAST_UPKEEP_SECONDS",), _duration),
     "artifacts_url": _Setting(("HOLDFAST_ARTIFACTS",), _artifacts_url),
+    "control_plane": _Setting(("HOLDFAST_CONTROL_PLANE",), _control_plane),
+    "token": _Setting(("HOLDFAST_TOKEN",), _token),
+    "redis_prefix": _Setting(("HOLDFAST_REDIS_PREFIX",), check_name),
+    "redis_window": _Setting(("HOLDFAST_REDIS_WINDOW",), _window),
+    "redis_timeout_seconds": _Setting(("HOLDFAST_REDIS_TIMEOUT",), _duration),
+    "rq_url": _Setting(("HOLDFAST_RQ_URL",), _redis_url),
+    "rate_per_second": _Setting(("HOLDFAST_RATE_PER_SECOND",), _rate),
+    "rq_serializer": _Setting(("HOLDFAST_RQ_SERIALIZER",), _rq_serializer),
 }

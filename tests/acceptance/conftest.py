@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import upgrade
-from holdfast.wiring import open_database
+from holdfast.wiring.sql import open_database
 from tests.acceptance.command_line import CommandLine, InProcess
 
 

@@ -21,7 +21,7 @@ def test_it_prints_the_id_of_the_job_it_stored_and_nothing_else(holdfast: Comman
 def test_every_option_reaches_the_job(holdfast: CommandLine, store: SqlStore) -> None:
     done = holdfast(
         "enqueue", "fetch", "--queue", "slow", "--priority", "-7", "--delay", "10m", "--max-attempts", "5",
-        "--unique", "--source", "shop", "--json", LEASE_SECONDS="90",
+        "--unique", "--source", "shop", "--webhook", "https://x.example/done", "--json", LEASE_SECONDS="90",
     ).succeeded()  # fmt: skip
 
     assert done.document.keys() == {"id", "created", "state"}
@@ -31,6 +31,7 @@ def test_every_option_reaches_the_job(holdfast: CommandLine, store: SqlStore) ->
     assert job.payload == {}
     assert job.lease_seconds == 90
     assert job.unique_key == job.spec_hash
+    assert job.webhook == {"url": "https://x.example/done", "on": ["succeeded", "failed"]}
     assert 599 <= (job.run_after - job.created_at).total_seconds() <= 601
 
 

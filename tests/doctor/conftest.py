@@ -17,7 +17,7 @@ from holdfast.doctor import Limits, Patient, examine
 from holdfast.domain.findings import Finding, Severity
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.upgrade import upgrade
-from holdfast.wiring import open_database
+from holdfast.wiring.sql import open_database
 from tests.chaos.databases import query
 from tests.servers.postgres import PostgresServer
 from tests.servers.waiting import wait_until

@@ -24,7 +24,7 @@ from holdfast.stores.schema import metadata
 from holdfast.stores.statements.retention import forget
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.upgrade import upgrade
-from holdfast.wiring import open_database, open_store
+from holdfast.wiring.sql import open_database, open_store
 from tests.contract.steps import settle
 from tests.doctor.conftest import MOST_CONNECTIONS, Ground, examined, grave
 from tests.servers.pgbouncer import PgbouncerEndpoint, PgbouncerServer

@@ -21,8 +21,10 @@ from holdfast.cli import (
     queues,
     retention,
     schedules,
+    serve,
     sources,
     stuck,
+    tokens,
     verify,
     version,
     worker,
@@ -61,6 +63,7 @@ def _group(name: str, text: str, alone: Callable[..., None] | None = None) -> ty
 app.command("enqueue")(enqueue.enqueue)
 app.command("worker")(worker.worker)
 app.command("up")(worker.up)
+app.command("serve")(serve.serve)
 
 _jobs = _group("jobs", "Look at jobs; cancel and requeue them.")
 _jobs.command("list")(jobs_list.list_jobs)
@@ -98,6 +101,13 @@ _retention = _group("retention", "How long finished jobs and their histories are
 _retention.command("set")(retention.set_rule)
 _retention.command("unset")(retention.unset_rule)
 _retention.command("run")(retention.run)
+
+_tokens = _group("tokens", "Who may speak to a control plane: make, look at, rotate and revoke tokens.")
+_tokens.command("create")(tokens.create)
+_tokens.command("list")(tokens.list_tokens)
+_tokens.command("revoke")(tokens.revoke)
+_tokens.command("rotate")(tokens.rotate)
+_tokens.command("refusals")(tokens.refusals)
 
 app.command("workers")(workers.workers)
 app.command("stuck")(stuck.stuck)

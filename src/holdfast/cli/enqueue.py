@@ -15,7 +15,7 @@ from holdfast.cli import output
 from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Enqueued, NewJob
-from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.manifest import defaults_of
 
 
 def enqueue(
@@ -34,6 +34,9 @@ def enqueue(
     source: Annotated[
         str | None, typer.Option(metavar="S", help="The outside system it touches, whose limits apply.")
     ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(metavar="URL", help="Told by a signed POST when the job has succeeded or failed.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Store a job; print its id. What is not given is as a worker has announced the task."""
@@ -45,15 +48,14 @@ def enqueue(
         "delay": delay,
         "max_attempts": max_attempts,
         "source": source,
+        "webhook": webhook,
     }
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"task": task, "payload": read_payload(payload), "unique": unique}
     NewJob.from_options(given)  # refused before there is a file
     with opened(settings, create=True) as store:
         known = store.announced(task)
-        answer = store.enqueue(
-            NewJob.from_options({"lease_seconds": settings.lease_seconds, **defaults(known), **given})
-        )
+        answer = store.enqueue(NewJob.from_options({**defaults_of(known, settings.lease_seconds), **given}))
     print_enqueued(session, answer)
 
 
@@ -64,11 +66,6 @@ def print_enqueued(session: Session, answer: Enqueued) -> None:
     output.line(answer.id)
     if not answer.created:
         output.remark(f"It was there already and is {answer.state}; nothing was added.")
-
-
-def defaults(task: TaskInfo | None) -> dict[str, Any]:
-    """What the task's author named, as options of a job."""
-    return {} if task is None else task.job_options()
 
 
 def read_payload(argument: str) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def print_artifacts(found: list[Artifact], now: datetime) -> None:
 def _content(store: SqlStore, job: Job, name: str | None, where: str) -> tuple[Artifact | None, bytes]:
     """The file, or None for what is in the row itself."""
     from holdfast.tasks.reading import find_artifact, read_artifact, result_artifact
-    from holdfast.wiring import artifacts_root, open_artifacts
+    from holdfast.wiring.sql import artifacts_root, open_artifacts
 
     if name is not None:
         artifact = find_artifact(job.id, store.artifacts(job.id), name)

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from holdfast.cli import output
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
-from holdfast.settings import Settings, mask_url, read_settings
+from holdfast.settings import CONTROL_PLANES, Settings, mask_url, read_settings
 
 if TYPE_CHECKING:
     from holdfast.stores.database import Database
@@ -28,8 +28,8 @@ class Session:
     database: str | None = None
     json: bool = False
 
-    def settings(self) -> Settings:
-        settings = read_settings({"database_url": self.database})
+    def settings(self, **flags: str | None) -> Settings:
+        settings = read_settings({"database_url": self.database, **flags})
         if re.fullmatch(r"sqlite[^:]*:///?(:memory:.*)?", settings.database_url):
             raise ConfigurationError(
                 "A database in memory ends with this command: name a file, sqlite:///path/to/file.db."
@@ -46,21 +46,46 @@ def begin(context: typer.Context, json: bool) -> Session:
 @contextmanager
 def opened(settings: Settings, *, create: bool = False, named: bool = False) -> Iterator[SqlStore]:
     """The store of the settings. Only a command that stores something may create its file."""
-    from holdfast.wiring import open_store
-
     name_store(settings.database_url, named)
+    if settings.database_url.startswith(CONTROL_PLANES):
+        with _remote(settings) as remote:
+            yield remote
+        return
+    from holdfast.wiring.sql import open_store
+
     with _explained():
-        store = open_store(settings.database_url, create=create, notify=settings.notify)
+        store = _published(open_store(settings.database_url, create=create, notify=settings.notify), settings)
         try:
             yield store
         finally:
             store.close()
 
 
+def _published(store: SqlStore, settings: Settings) -> SqlStore:
+    """With a Redis, what a command makes claimable is told there."""
+    if settings.redis_url is None:
+        return store
+    from holdfast.wiring.redis import published
+
+    return cast("SqlStore", published(store, settings))
+
+
+@contextmanager
+def _remote(settings: Settings) -> Iterator[SqlStore]:
+    """A control plane in its place: what a command asks beyond its API is refused with what to do instead."""
+    from holdfast.wiring.http import open_control_plane
+
+    remote = open_control_plane(settings.database_url, settings.token)
+    try:
+        yield cast("SqlStore", remote)
+    finally:
+        remote.close()
+
+
 @contextmanager
 def opened_database(settings: Settings, *, create: bool, named: bool = True) -> Iterator[Database]:
     """The database alone, whatever schema it has."""
-    from holdfast.wiring import open_database
+    from holdfast.wiring.sql import open_database
 
     name_store(settings.database_url, named)
     with _explained():

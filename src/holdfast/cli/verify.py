@@ -32,7 +32,7 @@ def verify(context: typer.Context, json: Json = False) -> None:
 
 def check(store: SqlStore, on_progress: Progress | None = None) -> Verdict:
     from holdfast.maintenance.verify import verify as verify_histories
-    from holdfast.wiring import histories, references
+    from holdfast.wiring.sql import histories, references
 
     return verify_histories(histories(store), on_progress, references=references(store))
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.logging import Format, LogFormat, LogLevel, make_logger
 from holdfast.cli.session import Json, Session, begin
 from holdfast.domain import durations
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.names import check_integer, check_name
-from holdfast.settings import Settings, artifacts_location
+from holdfast.settings import CONTROL_PLANES, Settings, artifacts_location, redis_location
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.cli.beside import Beside
+    from holdfast.domain.events import Events
+    from holdfast.serve.options import ServeSettings
     from holdfast.worker.options import WorkerOptions
+    from holdfast.worker.start import Worker
 
 AppName = Annotated[
     str | None, typer.Argument(metavar="MODULE:APP", help="Where the App is; else `app` in [tool.holdfast].")
@@ -43,8 +50,18 @@ Artifacts = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Where files of jobs go: a folder or s3://…; else HOLDFAST_ARTIFACTS."),
 ]
-LogFormat = Annotated[Literal["pretty", "json"] | None, typer.Option(help="json unless a person looks on.")]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option()]
+Redis = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Take jobs through the streams of this Redis or Valkey; else REDIS_URL."),
+]
+ControlPlane = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Work over HTTP, without a database; else HOLDFAST_CONTROL_PLANE."),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(metavar="T", help="For the control plane; better HOLDFAST_TOKEN, which `ps` does not show."),
+]
 
 
 def worker(
@@ -64,6 +81,9 @@ def worker(
     max_memory: MaxMemory = None,
     notify: Notify = True,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Exit if the store is away at start.")] = False,
+    redis: Redis = None,
+    control_plane: ControlPlane = None,
+    token: Token = None,
     health: Health = None,
     artifacts: Artifacts = None,
     log_format: LogFormat = None,
@@ -84,6 +104,8 @@ def worker(
         max_memory,
         notify,
         artifacts,
+        Over(control_plane, token),
+        redis,
     )
     shown = Shown(health, log_format, log_level)
     run(begin(context, json), given, shown, drain=drain, fail_fast=fail_fast)
@@ -98,15 +120,39 @@ def up(
     slots: Slots = 1,
     async_slots: AsyncSlots = 64,
     grace: Grace = None,
+    serve: Annotated[bool, typer.Option("--serve/--no-serve", help="With a control plane on the loopback.")] = True,
+    port: Annotated[
+        int | None, typer.Option(metavar="N", help="Of the control plane; else 8787, or any where that is taken.")
+    ] = None,
     health: Health = None,
     artifacts: Artifacts = None,
     log_format: LogFormat = None,
     log_level: LogLevel = "info",
     json: Json = False,
 ) -> None:
-    """A worker and the periodic duties in one command, for development and small installations."""
+    """A control plane, a worker and the periodic duties in one command, for development and small installations."""
     given = Given(app, queues, processes, slots, async_slots, grace, artifacts=artifacts)
-    run(begin(context, json), given, Shown(health, log_format, log_level), reload=reload)
+    shown = Shown(health, log_format, log_level, Served(port) if serve else None)
+    run(begin(context, json), given, shown, reload=reload)
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Where a worker may find a control plane in place of a database."""
+
+    control_plane: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def settings(self, session: Session) -> Settings:
+        if self.control_plane is not None and session.database is not None:
+            raise ConfigurationError("--control-plane and --database are two stores for one worker: give one of them")
+        return session.settings(control_plane=self.control_plane, token=self.token)
+
+    def found(self, settings: Settings, session: Session) -> str | None:
+        """A database that was named as a flag counts before a control plane of the environment."""
+        if session.database is None and settings.control_plane is not None:
+            return settings.control_plane
+        return settings.database_url if settings.database_url.startswith(CONTROL_PLANES) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +171,23 @@ class Given:
     max_memory: str | None = None
     notify: bool = True
     artifacts: str | None = None
+    over: Over | None = None
+    redis: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A control plane beside the worker; without a port of its own choice it takes what is free."""
+
+    port: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     health: str | None
-    log_format: Literal["pretty", "json"] | None
+    log_format: Format | None
     log_level: str
+    served: Served | None = None
 
 
 def run(
@@ -146,16 +202,16 @@ def run(
     if sys.platform == "win32":
         raise ConfigurationError("A worker needs Linux or macOS; on Windows Holdfast can enqueue and read.")
     from holdfast.domain.events import Events
-    from holdfast.observe.logs import LogSubscriber, configure
+    from holdfast.observe.logs import LogSubscriber
     from holdfast.observe.metrics import MetricsSubscriber
     from holdfast.worker.start import Worker
 
-    settings = session.settings()
+    settings = session.settings() if given.over is None else given.over.settings(session)
     options = _options(settings, session, given, drain=drain, fail_fast=fail_fast, reload=reload)
-    as_json = session.json or (shown.log_format or _fitting_format()) == "json"
-    logger = configure("json" if as_json else "pretty", shown.log_level)
+    logger = make_logger(session, shown.log_format, shown.log_level)
     events = Events(LogSubscriber(logger))
     the_worker = Worker(options, events, lambda line: logger.info(line))
+    beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info)
     server = None
     if shown.health is not None:
         from prometheus_client import CollectorRegistry
@@ -169,15 +225,35 @@ def run(
     try:
         code = the_worker.run()
     finally:
+        if beside is not None:
+            beside.close()
         if server is not None:
             server.close()
     raise typer.Exit(code)
+
+
+def _beside(
+    settings: Settings, served: Served, the_worker: Worker, events: Events, told: Callable[[str], None]
+) -> Beside:
+    from holdfast.cli.beside import Beside, take_port
+    from holdfast.cli.serve import HOST, serve_settings
+
+    listener = take_port(None if served.port is None else check_integer(served.port, "--port", 0, 65_535))
+
+    def chosen() -> ServeSettings:
+        # The worker does the periodic duties.
+        return serve_settings(settings, the_worker.database_url, HOST, 0, duties=False)
+
+    beside = Beside(listener, chosen, events, told)
+    events.subscribe(beside)
+    return beside
 
 
 def _options(
     settings: Settings, session: Session, given: Given, *, drain: bool, fail_fast: bool, reload: bool
 ) -> WorkerOptions:
     from holdfast.domain.timing import choose
+    from holdfast.wiring.redis import stream_options
     from holdfast.worker.identity import worker_id
     from holdfast.worker.options import WorkerOptions
 
@@ -192,6 +268,8 @@ def _options(
         app=check_name(app, "MODULE:APP"),
         database_url=settings.database_url,
         database_flag=session.database,
+        control_plane=None if given.over is None else given.over.found(settings, session),
+        token=settings.token,
         artifacts_url=settings.artifacts_url,
         artifacts_flag=_artifacts(given.artifacts),
         worker_id=worker_id(settings.worker_id),
@@ -207,6 +285,9 @@ def _options(
         timing=choose(settings.lease_seconds, heartbeat),
         poll_seconds=settings.poll_interval,
         upkeep_seconds=settings.upkeep_seconds,
+        redis=stream_options(settings, _redis(given.redis)),
+        rq_url=settings.rq_url,
+        rq_serializer=settings.rq_serializer,
         grace_seconds=settings.grace_seconds if given.grace is None else _seconds(given.grace, "--grace", low=0.0),
         recycle_jobs=None
         if given.recycle_jobs is None
@@ -214,6 +295,10 @@ def _options(
         recycle_memory=_bytes(given.recycle_memory, "--recycle-memory"),
         max_memory=_bytes(given.max_memory, "--max-memory"),
     )
+
+
+def _redis(given: str | None) -> str | None:
+    return None if given is None else redis_location(given, "--redis")
 
 
 def _artifacts(given: str | None) -> str | None:
@@ -250,7 +335,3 @@ def _address(given: str) -> tuple[str, int]:
     if not port.isdecimal() or int(port) > 65_535:
         raise InvalidInput("--health", f"must be HOST:PORT or a port alone, got {given!r}")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def _fitting_format() -> Literal["pretty", "json"]:
-    return "pretty" if sys.stderr.isatty() else "json"

@@ -19,7 +19,7 @@ from holdfast.stores import upgrade
 from holdfast.stores.database import Database
 from holdfast.stores.inspection import duties, tables
 from holdfast.stores.postgres import PostgresDatabase
-from holdfast.wiring import open_for_reading
+from holdfast.wiring.sql import open_for_reading
 
 
 @dataclass(frozen=True, slots=True)

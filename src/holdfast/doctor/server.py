@@ -10,7 +10,7 @@ from holdfast.domain.errors import HoldfastError
 from holdfast.domain.findings import Remark, info, ok, problem, warning
 from holdfast.settings import mask_url
 from holdfast.stores.inspection import postgres
-from holdfast.wiring import hearing
+from holdfast.wiring.sql import hearing
 
 
 def connections(patient: Patient) -> Iterator[Remark]:

@@ -11,7 +11,7 @@ from holdfast.domain.views import Stuck
 from holdfast.settings import mask_url
 from holdfast.stores.inspection import duties as facts
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import open_artifacts
+from holdfast.wiring.sql import open_artifacts
 
 _GROUPS_READ = 500
 

@@ -1,0 +1,47 @@
+"""Make jobs out of what clients send, with the defaults of the tasks that workers have announced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.domain.errors import Conflict, InvalidInput
+from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.manifest import TaskInfo, defaults_of
+from holdfast.ports import Store
+from holdfast.serve.api.job_forms import NewJobForm
+from holdfast.serve.auth import Identity
+
+
+def create(store: Store, identity: Identity, form: NewJobForm, lease_seconds: float) -> Enqueued:
+    options = form.options()
+    job = NewJob.from_options({**defaults_of(store.announced(form.task), lease_seconds), **options})
+    identity.check_queues([job.queue])
+    return store.enqueue(job)
+
+
+def create_all(store: Store, identity: Identity, forms: Sequence[NewJobForm], lease_seconds: float) -> list[Enqueued]:
+    """All or nothing; a problem says which of them it is about."""
+    known = _announced(store, {form.task for form in forms})
+    jobs = []
+    for number, form in enumerate(forms):
+        defaults = defaults_of(known.get(form.task), lease_seconds)
+        jobs.append(_numbered(number, {**defaults, **form.options()}))
+    identity.check_queues({job.queue for job in jobs})
+    return store.enqueue_many(jobs)
+
+
+def _announced(store: Store, names: set[str]) -> dict[str, TaskInfo]:
+    if len(names) == 1:
+        found = store.announced(next(iter(names)))
+        return {} if found is None else {found.name: found}
+    return {task.name: task for task in store.announced_tasks()} if names else {}
+
+
+def _numbered(number: int, options: dict[str, Any]) -> NewJob:
+    try:
+        return NewJob.from_options(options)
+    except Conflict:
+        raise
+    except InvalidInput as error:
+        raise InvalidInput(f"jobs.{number}.{error.field}", error.rule) from None

@@ -1,0 +1,42 @@
+"""The application: every router, how refusals are answered, and what is done before the first and after the last
+request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+
+from holdfast.serve import guard, health, openapi, problems
+from holdfast.serve.api.router import router as api
+from holdfast.serve.contract.router import router as contract
+from holdfast.serve.plane import Plane
+
+ABOUT = "The worker contract and the client API of Holdfast: jobs, leases and their records, over HTTP."
+
+
+def create_app(plane: Plane) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await plane.open()
+        yield
+        await minutes.close()
+        await plane.close()
+
+    app = FastAPI(
+        title="Holdfast",
+        description=ABOUT,
+        version=version("holdfast"),
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+    )
+    app.state.plane = plane
+    minutes = guard.install(app, plane)
+    problems.install(app)
+    for router in (health.router, openapi.router, contract, api):
+        app.include_router(router)
+    return app

@@ -1,0 +1,158 @@
+"""Histories, queues, sources, schedules and the fleet over HTTP."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from holdfast.domain.answers import Beat
+from holdfast.domain.artifacts import Artifact
+from holdfast.domain.logs import LogLine, Stream
+from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.outcome import Report, Succeeded
+from holdfast.domain.schedule import Declaration
+from holdfast.domain.views import WorkerRow
+from tests.serve.grounds import Served
+
+API = "/api/v1"
+NAMES = ["a/b", "50% off?#", "naïve 日本/pause", "trailing/limit/", "%2F"]
+
+
+def line(job_id: str, number: int, message: str = "said") -> LogLine:
+    return LogLine(job_id, 1, number, datetime.now(UTC), Stream.STDOUT, message, None, {"n": number})
+
+
+def get(client: httpx.Client, path: str, **params: Any) -> Any:
+    answer = client.get(f"{API}{path}", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_history_tells_everything_but_the_lease(served: Served, client: httpx.Client, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    claimed = served.store.claim_job("ann", job_id)
+    assert claimed is not None
+    digest = [event.lease for event in served.store.events(job_id)][-1]
+    assert digest
+    running = [client.get(f"{API}/jobs/{job_id}{path}").text for path in ("", "/events", "/attempts")]
+    saved = Artifact(job_id, 1, "page.html", "text/html", 5, "0" * 64)
+    report = Report(job_id, 1, claimed.lease_token, Succeeded(7), "ann", artifacts=(saved,))
+    assert served.store.settle([report])[0].ok
+    events = get(client, f"/jobs/{job_id}/events")
+    assert [event["event"] for event in events["events"]] == ["enqueued", "claimed", "succeeded"]
+    assert get(client, f"/jobs/{job_id}/events", limit=1, after=1)["events"] == events["events"][1:2]
+    assert get(client, f"/jobs/{job_id}/events", limit=1, after=1)["after"] == 2
+    [attempt] = get(client, f"/jobs/{job_id}/attempts")["attempts"]
+    assert (attempt["outcome"], attempt["worker"]) == ("succeeded", "ann")
+    [artifact] = get(client, f"/jobs/{job_id}/artifacts")["artifacts"]
+    assert (artifact["name"], artifact["bytes"], artifact["reference"]) == ("page.html", 5, f"{job_id}/1/page.html")
+    everything = json.dumps([*running, events, attempt, get(client, "/jobs", queue=queue)])
+    assert claimed.lease_token not in everything
+    assert digest not in everything
+
+
+def test_lines_come_page_by_page(served: Served, client: httpx.Client, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    served.store.append_logs([line(job_id, number) for number in range(1, 8)])
+    first = get(client, f"/jobs/{job_id}/logs", limit=5)
+    assert ([item["number"] for item in first["lines"]], first["after"]) == ([1, 2, 3, 4, 5], "1.5")
+    rest = get(client, f"/jobs/{job_id}/logs", limit=5, after=first["after"])
+    assert ([item["fields"]["n"] for item in rest["lines"]], rest["after"]) == ([6, 7], None)
+    assert get(client, f"/jobs/{job_id}/logs", attempt=2)["lines"] == []
+    assert client.get(f"{API}/jobs/{job_id}/logs", params={"after": "one"}).status_code == 422
+
+
+def test_a_page_of_long_lines_is_short(served: Served, client: httpx.Client, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    served.store.append_logs([line(job_id, number, "x" * 65_000) for number in range(1, 51)])
+    page = client.get(f"{API}/jobs/{job_id}/logs")
+    assert len(page.content) < 2_200_000
+    after = page.json()["after"]
+    assert get(client, f"/jobs/{job_id}/logs", after=after)["lines"][0]["number"] == len(page.json()["lines"]) + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_works_in_a_path(served: Served, client: httpx.Client, name: str) -> None:
+    path = quote(name, safe="")
+    paused = client.post(f"{API}/queues/{path}/pause")
+    assert (paused.status_code, paused.json()["name"]) == (200, name), paused.text
+    assert served.store.queue_settings(name).paused_at is not None
+    assert client.post(f"{API}/queues/{path}/resume").json()["paused_at"] is None
+    limited = client.put(f"{API}/queues/{path}/limit", json={"max_running": 3})
+    assert limited.json() == {"name": name, "paused_at": None, "max_running": 3}
+    assert name in [queue["name"] for queue in get(client, "/queues")["queues"]]
+    source = client.put(f"{API}/sources/{path}", json={"max_concurrent": 2}).json()
+    assert (source["name"], source["max_concurrent"], source["enabled"]) == (name, 2, True)
+    assert client.put(f"{API}/sources/{path}", json={"max_concurrent": None}).json()["max_concurrent"] is None
+    assert name in [found["name"] for found in get(client, "/sources")["sources"]]
+
+
+def test_wrong_limits_change_nothing(served: Served, client: httpx.Client, queue: str) -> None:
+    limits: list[Any] = [{"max_running": -1}, {"max_running": 1.5}, {}, {"max_runing": 1}, {"max_running": True}]
+    for body in limits:
+        assert client.put(f"{API}/queues/{queue}/limit", json=body).status_code == 422
+    sources: list[Any] = [
+        {"burst": 0},
+        {"burst": None},
+        {"rate_limit_per_minute": 0},
+        {"paused_until": "soon"},
+        {"x": 1},
+    ]
+    for body in sources:
+        assert client.put(f"{API}/sources/{queue}", json=body).status_code == 422
+    assert queue not in [found.name for found in served.store.queues()]
+    assert queue not in [found.name for found in served.store.sources()]
+
+
+def test_schedules_are_seen_paused_and_run(served: Served, client: httpx.Client, queue: str) -> None:
+    name = f"nightly/{queue}"
+    served.store.add_schedule(Declaration(name=name, task="send", cron="0 3 * * *", job={"queue": queue}))
+    assert name in [found["name"] for found in get(client, "/schedules")["schedules"]]
+    path = quote(name, safe="")
+    assert client.post(f"{API}/schedules/{path}/pause").json()["paused_at"] is not None
+    assert client.post(f"{API}/schedules/{path}/resume").json()["paused_at"] is None
+    run = client.post(f"{API}/schedules/{path}/run")
+    assert (run.status_code, served.store.job(run.json()["id"]).queue) == (201, queue)
+    assert client.post(f"{API}/schedules/nobody/run").status_code == 404
+    with served.client(token=served.new_token("client", queues=("elsewhere",))) as limited:
+        assert get(limited, "/schedules") == {"schedules": [], "unreadable": []}
+        assert limited.post(f"{API}/schedules/{path}/run").status_code == 404
+
+
+def test_the_fleet_is_seen(served: Served, client: httpx.Client, queue: str) -> None:
+    served.store.announce([TaskInfo(f"task-{queue}", "2", defaults={"queue": queue})])
+    served.store.keep_worker(WorkerRow(id=f"w-{queue}", host="h", pid=1, state="running", queues=(queue, "secret")))
+    assert {"name": f"task-{queue}", "version": "2", "kind": "sync", "on_lost_lease": "kill"}.items() <= next(
+        found for found in get(client, "/tasks")["tasks"] if found["name"] == f"task-{queue}"
+    ).items()
+    assert f"w-{queue}" in [found["id"] for found in get(client, "/workers")["workers"]]
+    with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:
+        assert [found["queues"] for found in get(limited, "/workers")["workers"]] == [[queue]]
+    assert {found["state"] for found in get(client, "/stats")["states"]} >= {"pending", "succeeded"}
+
+
+def test_what_is_stuck_is_seen_by_those_who_see_the_queue(served: Served, queue: str) -> None:
+    [job_id] = served.enqueue(queue, run_after=datetime.now(UTC) - timedelta(hours=1))
+    with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:
+        [stuck] = get(limited, "/stuck", limit=5)["stuck"]
+        assert (stuck["job"]["id"], stuck["count"]) == (job_id, 1)
+        assert stuck["reason"]
+    with served.client(token=served.new_token("viewer", queues=("elsewhere",))) as limited:
+        assert get(limited, "/stuck")["stuck"] == []
+
+
+def test_refusals_are_seen_by_those_who_see_the_job(served: Served, client: httpx.Client, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    assert served.store.claim_job("ann", job_id) is not None
+    served.store.heartbeat([Beat(job_id, 1, "forged", "mallory")])
+    [refusal] = get(client, "/refusals", job=job_id)["refusals"]
+    assert (refusal["reason"], refusal["worker"], refusal["count"]) == ("unknown_lease", "mallory", 1)
+    assert job_id in [found["job_id"] for found in get(client, "/refusals")["refusals"]]
+    with served.client(token=served.new_token("viewer", queues=("elsewhere",))) as limited:
+        assert get(limited, "/refusals") == {"refusals": []}
+        assert limited.get(f"{API}/refusals", params={"job": job_id}).status_code == 404

@@ -1,0 +1,105 @@
+"""`holdfast serve` and `holdfast up`, as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from holdfast.wiring.sql import open_store
+from tests.acceptance.command_line import InProcess
+from tests.serve.grounds import new_token
+from tests.serve.raw import call
+from tests.servers.waiting import wait_until
+from tests.worker.site import Site, WorkerProcess
+
+LISTENING = re.compile(r"(?:listening on|control plane:) (http://127\.0\.0\.1:\d+)")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path, f"sqlite:///{tmp_path / 'holdfast.db'}") as site:
+        yield site
+
+
+def url_of(process: WorkerProcess) -> str:
+    wait_until(lambda: LISTENING.search(process.text()) is not None, what=f"it listens:\n{process.text()}")
+    found = LISTENING.search(process.text())
+    assert found is not None
+    return found[1]
+
+
+def ready(url: str) -> int:
+    return httpx.get(f"{url}/readyz").status_code
+
+
+def test_it_starts_without_its_store_recovers_and_stops_in_order(site: Site, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    database = f"sqlite:///{away / 'holdfast.db'}"
+    process = site.start("serve", "--port", "0", url=database)
+    site.workers.append(process)
+    url = url_of(process)
+    wait_until(lambda: "The store is away" in process.text(), what="it says so")
+    assert httpx.get(f"{url}/healthz").status_code == 200
+    assert ready(url) == 503
+    refused = httpx.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer hf_{'0' * 16}_{'0' * 64}"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert str(away) not in refused.text
+
+    away.mkdir()
+    wait_until(lambda: ready(url) == 200, what="it recovers by itself")
+    store = open_store(database)
+    token = new_token(store, "worker")
+    store.close()
+
+    async def story() -> None:
+        waiting = await call(url, token, "claim", max_wait_ms=60_000)
+        while not httpx.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer {token}"}).is_success:
+            await asyncio.sleep(0.05)
+        process.send(signal.SIGTERM)
+        status, answer = await waiting.answer()
+        assert (status, answer["claimed"]) == (200, False)
+        waiting.hang_up()
+
+    asyncio.run(story())
+    assert process.wait() == 0
+    assert token not in process.text()
+
+
+def test_what_it_cannot_do_is_said_at_once(tmp_path: Path) -> None:
+    holdfast = InProcess(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        holdfast("serve", "--port", port).refused(f"port {port}", "taken", "--port")
+    holdfast("serve", "--port", "70000").refused("--port", "65535")
+    holdfast("serve", "--host", "192.0.2.1", "--port", "0").refused("192.0.2.1", "token")
+    (tmp_path / "tasks.py").write_text("from holdfast import App\n\napp = App()\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        holdfast("up", "tasks:app", "--port", port).refused(f"port {port}", "taken")
+
+
+def test_up_has_a_control_plane_also_where_the_usual_port_is_taken(site: Site) -> None:
+    site.tasks("@app.task\ndef answer():\n    return 42\n")
+    try:
+        usual = socket.create_server(("127.0.0.1", 8787))
+    except OSError:  # somebody else has it, which is as good
+        usual = socket.create_server(("127.0.0.1", 0))
+    with usual:
+        process = site.up("--processes", "1")
+        url = url_of(process)
+        wait_until(lambda: ready(url) == 200, what="the control plane is ready")
+        assert not url.endswith(":8787")
+        headers = {"Authorization": f"Bearer {new_token(site.store, 'client')}"}
+        made = httpx.post(f"{url}/api/v1/jobs", json={"task": "answer", "payload": {}}, headers=headers)
+        assert made.status_code == 201, made.text
+        wait_until(lambda: site.job(made.json()["id"]).result == 42, what="the worker beside it runs the job")
+        assert process.stop() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/healthz")

@@ -1,0 +1,97 @@
+"""From what a control plane answers to the errors that a store raises."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from holdfast.domain.errors import (
+    ConfigurationError,
+    Conflict,
+    HoldfastError,
+    InvalidInput,
+    NotFound,
+    StoreUnavailable,
+)
+from holdfast.domain.lifecycle import State
+
+
+class NotDone(StoreUnavailable):
+    """Not now; and whatever was asked for was certainly not done."""
+
+
+class AccessRefused(NotDone):
+    """To a worker a token that is refused is like a store that is away."""
+
+
+class WrongState(Conflict):
+    """An operator's word that does not fit the job as it is."""
+
+    def __init__(self, detail: str, state: State | None, *, key_taken: bool) -> None:
+        super().__init__("job", detail)
+        self.state = state
+        self.key_taken = key_taken
+
+
+# The request may be good, and nobody knows whether it was done: it is asked again. 421 to 425 come from proxies.
+_ASK_AGAIN = frozenset((408, 421, 425, 502, 503, 504))
+_LONGEST_DETAIL = 1_000
+
+
+def error_for(status: int, body: bytes, place: str, *, waits: bool) -> HoldfastError:
+    """`place` is the control plane as people may see it. With `waits`, a token that is not accepted is waited out as
+    if the store were away: what runs under a lease must not end because somebody is at work on the tokens."""
+    problem = _problem(body)
+    detail = str(problem.get("detail") or _phrase(status))[:_LONGEST_DETAIL]
+    match status:
+        case 401:
+            advice = "give one that is valid there: --token or HOLDFAST_TOKEN, made by `holdfast tokens create`"
+            said = f"{place} does not accept the token ({detail}); {advice}"
+            return AccessRefused(said) if waits else ConfigurationError(said)
+        case 403:
+            advice = "give a token with the scope or the queues that it takes"
+            return ConfigurationError(f"{place} does not allow this to the token ({detail}); {advice}")
+        case 404:
+            return NotFound(detail)
+        case 409:
+            return _conflict(problem, detail)
+        case 413:
+            return InvalidInput("body", f"{place} takes no request that large ({detail}); send less at once")
+        case 400 | 415 | 422:
+            return InvalidInput(*_field_and_rule(problem, detail))
+        case 429:
+            return NotDone(f"{place} asks for fewer requests: {detail}")
+        case _ if status in _ASK_AGAIN:
+            return StoreUnavailable(f"{place} does not answer now ({status}): {detail}")
+        case _:
+            return HoldfastError(f"{place} answered {status}: {detail}")
+
+
+def retry_after(value: str | None) -> float:
+    """Seconds; a date, which nobody of ours sends, counts as none."""
+    return float(value) if value is not None and value.isascii() and value.isdecimal() else 0.0
+
+
+def _conflict(problem: dict[str, Any], detail: str) -> Conflict:
+    if "state" not in problem:
+        return Conflict(*_field_and_rule(problem, detail))
+    known = problem["state"] in set(State)
+    return WrongState(detail, State(problem["state"]) if known else None, key_taken="key" in str(problem.get("title")))
+
+
+def _problem(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _field_and_rule(problem: dict[str, Any], detail: str) -> tuple[str, str]:
+    field = str(problem.get("field") or "request")
+    return field, detail.removeprefix(f"{field}: ")
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "no reason given"

@@ -1,0 +1,3 @@
+"""The tests of `tests/contract/test_claim.py` over HTTP."""
+
+from tests.contract.test_claim import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""The tests of `tests/contract/test_operate.py` over HTTP."""
+
+from tests.contract.test_operate import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""The tests of `tests/contract/test_settle.py` over HTTP."""
+
+from tests.contract.test_settle import *  # noqa: F403

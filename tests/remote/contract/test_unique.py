@@ -1,0 +1,3 @@
+"""The tests of `tests/contract/test_unique.py` over HTTP."""
+
+from tests.contract.test_unique import *  # noqa: F403

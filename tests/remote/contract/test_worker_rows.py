@@ -1,0 +1,3 @@
+"""The tests of `tests/contract/test_worker_rows.py` over HTTP."""
+
+from tests.contract.test_worker_rows import *  # noqa: F403

@@ -13,7 +13,7 @@ COPY src src
 RUN uv build --wheel --build-constraints requirements/dev.txt --require-hashes --out-dir /wheels . \
     && uv venv --python /usr/local/bin/python3 /opt/holdfast \
     && uv pip install --no-cache --compile-bytecode --python /opt/holdfast/bin/python \
-        --constraints requirements/dev.txt /wheels/holdfast-*.whl
+        --constraints requirements/dev.txt "$(ls /wheels/holdfast-*.whl)[redis]"
 
 FROM python:3.13-slim-bookworm
 RUN useradd --system --uid 10001 --user-group --create-home --home-dir /var/lib/holdfast holdfast \

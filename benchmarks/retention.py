@@ -31,7 +31,7 @@ from holdfast.maintenance.retention import Retention
 from holdfast.maintenance.verify import verify
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.types import to_text
-from holdfast.wiring import histories, references
+from holdfast.wiring.sql import histories, references
 from tests.worker.finished import load_finished
 
 OLD_JOBS = 1_000_000

@@ -40,7 +40,7 @@ def _rate(handed: Databases, kind: str, workers: int, count: int) -> float:
             store.enqueue_many([NewJob(task="noop") for _ in range(min(1_000, count - start))])
         settle_down(store)
         _drain(store, folder, workers)
-        return _measured(store, count)
+        return measured(store, count)
 
 
 def _drain(store: SqlStore, folder: str, workers: int) -> None:
@@ -54,7 +54,7 @@ def _drain(store: SqlStore, folder: str, workers: int) -> None:
         assert worker.wait() == 0
 
 
-def _measured(store: SqlStore, count: int) -> float:
+def measured(store: SqlStore, count: int) -> float:
     span = POSTGRES_SPAN if store.database.dialect == "postgresql" else SQLITE_SPAN
     with store.database.engine.connect() as connection:
         seconds, done = connection.execute(text(f"SELECT {span}, count(*) FROM holdfast_jobs WHERE {DONE}")).one()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.tasks.group import TaskGroup
     from holdfast.tasks.handle import Handle
     from holdfast.tasks.task import AsyncTask, CommandTask, FunctionTask, Task
-    from holdfast.wiring import open_store
+    from holdfast.wiring.sql import open_store
 
     __version__: str
 
@@ -102,7 +102,7 @@ _LAZY = {
     "Task": "holdfast.tasks.task",
     "TaskGroup": "holdfast.tasks.group",
     "current": "holdfast.tasks.context",
-    "open_store": "holdfast.wiring",
+    "open_store": "holdfast.wiring.sql",
 }
 
 

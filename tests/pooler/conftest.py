@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.stores.sql_store import SqlStore
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 from tests.chaos.conftest import postgres_template, postgres_url
 from tests.chaos.databases import query
 from tests.servers.pgbouncer import PgbouncerEndpoint

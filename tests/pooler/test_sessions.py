@@ -13,7 +13,7 @@ from holdfast.stores.postgres import COMPILES, POOLED, libpq_url, open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.words import Statement
 from holdfast.transports.pg_listen import Listener
-from holdfast.wiring import open_store
+from holdfast.wiring.sql import open_store
 from tests.chaos.databases import assert_verified, query
 from tests.pooler.conftest import Ways
 from tests.servers.pgbouncer import POOL_SIZE, PgbouncerEndpoint, documented_configuration

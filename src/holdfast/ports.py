@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
-from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
+from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Reason, Settled
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.feed import FeedPage, FeedPlace
 from holdfast.domain.job import (
@@ -272,6 +272,10 @@ class TokenStore(Protocol):
     def any_live_token(self) -> bool: ...
 
     def standings(self, ids: Sequence[str]) -> dict[str, Standing]: ...
+
+    def lease_reasons(self, shown: Sequence[Beat]) -> list[Reason | None]: ...
+
+    def keep_worker_of(self, credential: str, row: WorkerRow) -> bool: ...
 
     def touch_tokens(self, ids: Sequence[str]) -> None: ...
 

@@ -2,15 +2,19 @@
 
 import threading
 
+import psycopg
 import pytest
 
 from holdfast.domain.answers import Beat, Reason, Status
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.digests import request_digest
+from holdfast.domain.errors import InvalidInput, RequestBusy
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Report, Succeeded
+from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
-from tests.contract.ground import ByHand, Clock
+from holdfast.stores.verbs.claim_requests import Request
+from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import enqueue, enqueue_many, history, settle_well
 
 
@@ -88,6 +92,27 @@ def test_two_at_once_with_one_request_share_one_answer(store: SqlStore) -> None:
     assert len(answers) == 4
     assert all(answer == answers[0] for answer in answers)
     assert store.counts()["running"] == 2
+
+
+@on_postgres
+@pytest.mark.parametrize("how", ["claims", "writes"])
+def test_a_request_that_hangs_elsewhere_is_busy_and_holds_no_job(store: SqlStore, direct_url: str, how: str) -> None:
+    """Another process was stopped in the middle of its transaction, while it claimed or while it wrote the grant."""
+    enqueue(store)
+    with psycopg.connect(libpq_url(direct_url)) as stuck:
+        if how == "claims":
+            stuck.execute("SELECT pg_advisory_xact_lock(%s)", (Request("c1", "r1", "").lock,))
+        else:
+            stuck.execute(
+                "INSERT INTO holdfast_claim_requests (credential, request, nonce, jobs, at)"
+                " VALUES ('c1', %s, 'n', '[]', now())",
+                (request_digest("r1"),),
+            )
+        stuck.execute("SET LOCAL idle_in_transaction_session_timeout = '20s'")
+        with pytest.raises(RequestBusy, match="ask again"):
+            again(store)
+        assert store.counts()["pending"] == 1
+        assert len(again(store, request_id="r2")) == 1, "it is of that request alone"
 
 
 def test_neither_the_request_nor_a_token_is_stored(store: SqlStore, by_hand: ByHand) -> None:

@@ -92,7 +92,7 @@ def test_asking_again_for_no_task_returns_what_the_request_was_given(served: Ser
 def test_the_commands_on_the_page_run(served: Served, worker: httpx.Client) -> None:
     [commands] = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     job_id = served.store.enqueue(NewJob(task="by-hand", priority=100)).id
-    job = worker.post(f"{WORKER}/claim", json={"worker_id": "test", "tasks": ["by-hand"]}).json()
+    job = worker.post(f"{WORKER}/claim", json={"worker_id": "test", "streams": None, "tasks": ["by-hand"]}).json()
     environment = {
         **os.environ,
         "HOLDFAST_URL": served.url,

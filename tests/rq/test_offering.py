@@ -19,6 +19,7 @@ from holdfast import App
 from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.rq_queues import RqQueues
+from holdfast.transports.rq_refusals import REFUSED_SECONDS, refused_key, remember_refusal
 from holdfast.transports.rq_sweep import RqSweep
 from holdfast.wiring.sql import open_store
 from tests.servers.valkey import ValkeyEndpoint
@@ -156,6 +157,34 @@ def test_a_job_that_is_due_again_is_another_offer(store: SqlStore, queue: str, r
     store.requeue([job_id])
     assert sweep(store, queues) == 1
     assert named(Queue(queue, connection=redis)) == [job_id, job_id]
+
+
+def test_what_was_refused_for_want_of_its_task_is_not_offered_again_and_hides_nothing(
+    store: SqlStore, queue: str, redis: Redis, queues: RqQueues
+) -> None:
+    unknown = store.enqueue_many([NewJob(task="unknown", queue=queue) for _ in range(10)])
+    known = store.enqueue(NewJob(task="t", queue=queue)).id
+    for answer in unknown:
+        remember_refusal(redis, answer.id, 1)
+    assert sweep(store, queues) == 1, "behind more of them than fit into the window"
+    messages = Queue(queue, connection=redis)
+    assert named(messages) == [known]
+    assert all(0 < redis.ttl(refused_key(answer.id, 1)) <= REFUSED_SECONDS for answer in unknown)
+    messages.delete(delete_jobs=True)
+    redis.delete(*(refused_key(answer.id, 1) for answer in unknown))
+    assert sweep(store, queues) == 3, "as after the loss of all of Redis"
+
+
+def test_a_queue_that_redis_refuses_holds_up_no_other(
+    store: SqlStore, queue: str, redis: Redis, queues: RqQueues, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = f"a-{queue}"
+    store.enqueue_many([NewJob(task="t", queue=name) for name in (wrong, queue)])
+    redis.set(f"rq:queue:{wrong}", "x", ex=600)
+    sweeping = RqSweep(store, queues)
+    assert [sum(sweeping.steps()), sum(sweeping.steps())] == [1, 0]
+    assert [wrong in record.getMessage() for record in caplog.records] == [True], "told once"
+    redis.delete(f"rq:queue:{wrong}")
 
 
 def test_a_sweep_without_redis_is_over_at_once(store: SqlStore, queue: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from holdfast.domain.lifecycle import State
+from holdfast.transports.rq_queues import RqQueues
 from tests.rq.station import LEASE_SECONDS, Station
 from tests.worker.site import WorkerProcess, gone
 
@@ -88,6 +89,23 @@ def test_a_job_that_nobody_sent_a_message_for_is_offered_by_a_worker_of_another_
     sweeping = station.site.worker("--queues", "another", "--processes", "1", HOLDFAST_RQ_URL=station.redis_url)
     assert station.site.wait_for_state(job_id, State.SUCCEEDED).result == 5
     assert sweeping.stop() == 0
+
+
+def test_jobs_of_a_task_that_the_app_lacks_are_refused_once_and_then_without_a_runner(
+    station: Station, rq_worker: WorkerProcess
+) -> None:
+    queues = RqQueues(station.redis_url, timeout=5.0)
+    unknown = [station.enqueue("unheard") for _ in range(3)]
+    offers = station.site.store.offers_of(unknown)
+    assert queues.push(offers[job_id] for job_id in unknown) == 3
+    rq_worker.wait_for_log(f"job {unknown[0]} is not run here: this app has no task unheard")
+    for job_id in unknown[1:]:
+        rq_worker.wait_for_log(f"job {job_id} is not run here: this app had no task unheard a moment ago")
+    station.site.wait(lambda: not station.redis.exists(f"rq:job:holdfast-{unknown[2]}-1"), "RQ has forgotten it")
+    assert queues.push(offers.values()) == 0
+    queues.close()
+    assert station.site.event_names(unknown[0]) == ["enqueued"]
+    station.site.store.cancel(unknown)
 
 
 def test_nothing_is_left_of_finished_jobs(station: Station, rq_worker: WorkerProcess) -> None:

@@ -130,6 +130,14 @@ CASES: dict[str, tuple[Callable[[Abused], list[bytes]], bytes]] = {
     "no HTTP": (lambda _: [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10], b"HTTP/1.1 400"),
     "a huge header": (lambda a: [a.head()[:-2] + b"X: " + b"x" * 100_000, *[b"x" * 65536] * 200], b""),
     "a header too large": (lambda a: [a.head()[:-2] + b"X: ", b"x" * 32_000, b"x" * 40_000], b"HTTP/1.1 431"),
+    "a header too large, in one piece": (
+        lambda a: [a.head()[:-2] + b"X: " + b"x" * 120_000 + b"\r\nContent-Length: 0\r\n\r\n"],
+        b"HTTP/1.1 431",
+    ),
+    "a path too large, in one piece": (
+        lambda _: [b"GET /healthz?" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"],
+        b"HTTP/1.1 431",
+    ),
     "a huge path": (lambda _: [b"GET /" + b"x" * 100_000, *[b"x" * 65536] * 200], b""),
     "many headers": (lambda a: [a.head()[:-2] + b"X: y\r\n" * 40_000, *[b"X: y\r\n" * 10_000] * 100], b""),
     "invalid UTF-8": (
@@ -206,7 +214,7 @@ def test_many_slow_connections_leave_room_for_others(abused: Abused) -> None:
 
 
 def test_an_answer_that_is_under_way_is_given_before_garbage_ends_the_connection(abused: Abused) -> None:
-    waiting = b'{"worker_id": "w", "max_wait_ms": 300}'
+    waiting = b'{"worker_id": "w", "streams": null, "max_wait_ms": 300}'
     head = abused.head(f"Content-Length: {len(waiting)}", path="/internal/worker/claim")
     said = abused.said(head + waiting, b"\x00\x01 this is no request\r\n\r\n")
     assert said.startswith(b"HTTP/1.1 200")

@@ -136,6 +136,36 @@ def test_the_fleet_is_seen(served: Served, client: httpx.Client, queue: str) -> 
     assert {found["state"] for found in get(client, "/stats")["states"]} >= {"pending", "succeeded"}
 
 
+def test_tasks_are_seen_by_those_who_could_make_their_jobs(served: Served, client: httpx.Client, queue: str) -> None:
+    url = "https://example.com/told?key=secret"
+    hidden, shown, plain = (f"{kind}-{queue}" for kind in ("hidden", "shown", "plain"))
+    served.store.announce(
+        [
+            TaskInfo(hidden, defaults={"queue": f"{queue}-other"}),
+            TaskInfo(shown, defaults={"queue": queue, "webhook": {"url": url}}),
+            TaskInfo(plain),
+        ]
+    )
+
+    def seen(client: httpx.Client) -> dict[str, Any]:
+        found = {task["name"]: task["defaults"] for task in get(client, "/tasks")["tasks"]}
+        return {name: found[name] for name in found if name in (hidden, shown, plain)}
+
+    assert seen(client) == {
+        hidden: {"queue": f"{queue}-other"},
+        shown: {"queue": queue, "webhook": {"url": url}},
+        plain: {},
+    }
+    for scope in ("client", "viewer"):
+        with served.client(token=served.new_token(scope, queues=(queue,))) as limited:
+            assert seen(limited) == {shown: {"queue": queue}}
+    with served.client("viewer") as viewer:
+        assert seen(viewer)[shown] == {"queue": queue}
+        assert plain in seen(viewer)
+    with served.client(token=served.new_token("client", queues=("default",))) as limited:
+        assert seen(limited) == {plain: {}}
+
+
 def test_what_is_stuck_is_seen_by_those_who_see_the_queue(served: Served, queue: str) -> None:
     [job_id] = served.enqueue(queue, run_after=datetime.now(UTC) - timedelta(hours=1))
     with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Failed, JobError, Report, Succeeded
-from tests.serve.grounds import Served
+from tests.serve.grounds import WORKER, Served
 
 JOBS = "/api/v1/jobs"
 
@@ -114,6 +114,24 @@ def test_an_announced_task_gives_its_defaults(served: Served, client: httpx.Clie
     assert [(job.queue, job.max_attempts, job.lease_seconds) for job in both] == [(queue, 7, 33.0), (queue, 3, 60.0)]
 
 
+def test_a_version_is_text_or_a_whole_number(served: Served, client: httpx.Client, queue: str) -> None:
+    by_number, by_text = (create(client, queue=queue, version=version)["id"] for version in (7, "7"))
+    assert [served.store.job(job_id).task_version for job_id in (by_number, by_text)] == ["7", "7"]
+    assert served.store.job(by_number).spec_hash == served.store.job(by_text).spec_hash
+
+
+def test_a_payload_that_is_too_large_is_413_with_its_limit(served: Served, client: httpx.Client, queue: str) -> None:
+    large = {"task": "send", "queue": queue, "payload": {"text": "x" * 262_144}}
+    alone = check_problem(client.post(JOBS, json=large), 413, "262,144")
+    among = check_problem(client.post(f"{JOBS}/batch", json={"jobs": [{**large, "payload": {}}, large]}), 413)
+    assert [problem["field"] for problem in (alone, among)] == ["payload", "jobs.1.payload"]
+    assert {problem["limit_bytes"] for problem in (alone, among)} == {262_144}
+    assert served.store.listed(queues=[queue]).items == ()
+    described = client.get("/openapi.json").json()["paths"]
+    for path in (JOBS, f"{JOBS}/batch", *(f"{WORKER}/{verb}" for verb in ("complete", "reports", "heartbeat"))):
+        assert "413" in described[path]["post"]["responses"], path
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -129,6 +147,9 @@ def test_an_announced_task_gives_its_defaults(served: Served, client: httpx.Clie
         ({"run_after": "2030-01-01T00:00:00Z", "delay_seconds": 1}, "run_after"),
         ({"delay_seconds": 10**400}, "delay"),
         ({"id": "nothing"}, "id"),
+        ({"lease_seconds": 0.9}, "lease_seconds"),
+        ({"version": 1.5}, "version"),
+        ({"version": True}, "version"),
         ({"retry": {"knd": "fixed"}}, "knd"),
         ({"webhook": {"url": "ftp://example.com"}}, "webhook"),
         ({"queue": "a\nb"}, "queue"),
@@ -174,6 +195,11 @@ def test_pages_hold_all_jobs_once_and_filters_narrow_them(served: Served, viewer
     states = viewer.get(JOBS, params={"queue": queue, "state": ["succeeded", "failed"]}).json()["jobs"]
     assert [job["id"] for job in states] == [ids[0]]
     assert viewer.get(JOBS, params={"queue": queue, "task": "nobody"}).json() == {"jobs": [], "after": None}
+    without = viewer.get(f"{JOBS}?state=&queue=&task=&limit=&after=")
+    assert without.json() == viewer.get(JOBS).json(), "what has no value was not given"
+    some = viewer.get(f"{JOBS}?state=&queue={queue}&task=&limit=2&after=").json()["jobs"]
+    assert [job["id"] for job in some] == ids[:-3:-1]
+    check_problem(viewer.get(f"{JOBS}?stat="), 422, "stat")
     check_problem(viewer.get(JOBS, params={"state": "lost"}), 422)
     check_problem(viewer.get(JOBS, params={"after": "nothing"}), 422, "after")
 
@@ -282,3 +308,40 @@ def test_a_token_of_some_queues_sees_only_them(served: Served, queue: str) -> No
         assert {item["state"]: item["count"] for item in counted if item["count"]} == {"pending": 3}
     assert [served.store.job(job_id).state for job_id in theirs] == ["pending"] * 3
     assert len(served.store.listed(queues=[queue, hidden]).items) == 6
+
+
+def test_a_token_of_some_queues_learns_nothing_of_a_job_that_stands_in(served: Served, queue: str) -> None:
+    hidden, key = f"{queue}-other", f"key-{queue}"
+    ours, theirs = ({"task": "send", "payload": {"for": queue}, "queue": name} for name in (queue, hidden))
+    with served.client("client") as everywhere:
+        done = create(everywhere, **{**theirs, "payload": {"done": queue}})["id"]
+        finish(served, done)
+        secret = create(everywhere, **theirs, unique_key=key)["id"]
+        secret_spec = create(everywhere, **theirs, unique=True)["id"]
+    known = [done, secret, secret_spec]
+    before = [served.store.job(job_id) for job_id in known]
+    with served.client(token=served.new_token("client", queues=(queue,))) as limited:
+        mine = create(limited, **ours)["id"]
+        asked: list[dict[str, Any]] = [
+            {**ours, "unique_key": key},
+            {**ours, "unique": True},
+            {**ours, "id": secret},
+            {**ours, "id": secret, "payload": {"another": 1}},
+            {**ours, "id": secret, "task": "another"},
+            {**ours, "payload": {"done": queue}, "reuse_seconds": 3600},
+        ]
+        refused = [limited.post(JOBS, json=body) for body in asked]
+        refused += [limited.post(f"{JOBS}/batch", json={"jobs": [{**ours, "payload": {}}, body]}) for body in asked]
+        refused += [limited.post(f"{JOBS}/{mine}/replay", params={"id": job_id}) for job_id in known]
+        problems = [check_problem(answer, 409) for answer in refused]
+        assert all(problem == problems[0] for problem in problems), "which of them it is cannot be told"
+        assert problems[0].keys() == {"type", "title", "status", "detail"}
+        assert limited.post(JOBS, json={**ours, "id": mine}).json() == {
+            "id": mine,
+            "created": False,
+            "state": "pending",
+        }
+    assert [served.store.job(job_id) for job_id in known] == before
+    assert [listed.job.id for listed in served.store.listed(queues=[queue]).items] == [mine], (
+        "nor was a batch half made"
+    )

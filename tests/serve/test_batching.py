@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -11,12 +12,17 @@ import httpx
 import psycopg
 import pytest
 
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.periodic.lazy_store import LazyStore
+from holdfast.ports import Store
+from holdfast.serve import batching
 from holdfast.serve.batching import Batch
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from tests.serve.grounds import Served, serving
 from tests.serve.raw import call, until
 from tests.serve.speaking import beat, claim, lease, say
+from tests.servers.waiting import wait_until
 
 
 def test_what_arrives_meanwhile_goes_together_and_a_bad_one_goes_alone() -> None:
@@ -41,6 +47,65 @@ def test_what_arrives_meanwhile_goes_together_and_a_bad_one_goes_alone() -> None
         assert asked == [[1], [2, 3, 13, 5], [2], [3], [13], [5], [6]]
 
     asyncio.run(story())
+
+
+def test_who_waited_behind_a_time_out_shares_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "LONG_SECONDS", 0.0)
+
+    async def story() -> None:
+        asked: list[list[int]] = []
+        gate = asyncio.Event()
+
+        async def away(items: Sequence[int]) -> list[int]:
+            asked.append(list(items))
+            await gate.wait()
+            raise StoreUnavailable("gone fishing")
+
+        batch = Batch(away, lanes=1)
+        callers = [asyncio.ensure_future(batch([number])) for number in range(5)]
+        await until(lambda: batch.waiting == 4, "one is under way, the others wait behind it")
+        gate.set()
+        answers = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * 5
+        assert asked == [[0]]
+
+    asyncio.run(story())
+
+
+def test_who_waits_while_a_store_is_opened_shares_a_failure() -> None:
+    tries: list[int] = []
+    go_on = threading.Event()
+    failures: list[StoreUnavailable] = []
+
+    def away() -> Store:
+        tries.append(1)
+        assert go_on.wait(30)
+        raise StoreUnavailable("gone fishing")
+
+    store = LazyStore(away)
+
+    def use() -> None:
+        try:
+            store()
+        except StoreUnavailable as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: all(_is_waiting(thread) for thread in threads), what="one tries, the others wait for it")
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert (len(failures), len(tries)) == (5, 1)
+    use()
+    assert (len(failures), len(tries)) == (6, 2)
+
+
+def _is_waiting(thread: threading.Thread) -> bool:
+    """In a lock or a condition."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code.co_name == "wait"
 
 
 def test_heartbeats_of_fifty_clients_are_a_few_calls(
@@ -102,7 +167,7 @@ def test_one_bad_report_does_not_fail_its_neighbours(
         await until(lambda: plane.batching.reports.waiting == 4, "two calls are under way, the others wait")
         go_on.set()
         answers = [await one.answer() for one in made]
-        assert [status for status, _answer in answers] == [200, 200, 200, 422, 200, 200]
+        assert [status for status, _answer in answers] == [200, 200, 200, 413, 200, 200]
         for one in made:
             one.hang_up()
 

@@ -59,7 +59,7 @@ def test_it_starts_without_its_store_recovers_and_stops_in_order(site: Site, tmp
     store.close()
 
     async def story() -> None:
-        waiting = await call(url, token, "claim", max_wait_ms=60_000)
+        waiting = await call(url, token, "claim", streams=None, max_wait_ms=60_000)
         while not httpx.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer {token}"}).is_success:
             await asyncio.sleep(0.05)
         process.send(signal.SIGTERM)
@@ -85,6 +85,13 @@ def test_what_it_cannot_do_is_said_at_once(tmp_path: Path) -> None:
         holdfast("up", "tasks:app", "--port", port).refused(f"port {port}", "taken")
 
 
+def test_a_worker_without_a_token_says_so_at_once(tmp_path: Path) -> None:
+    holdfast = InProcess(tmp_path)
+    over = ("worker", "tasks:app", "--control-plane", "http://127.0.0.1:1")
+    holdfast(*over).refused("wants a token", "--token or HOLDFAST_TOKEN", "holdfast tokens create")
+    holdfast(*over, "--token", "@nowhere.txt").refused("nowhere.txt", "cannot be read")
+
+
 def test_up_has_a_control_plane_also_where_the_usual_port_is_taken(site: Site) -> None:
     site.tasks("@app.task\ndef answer():\n    return 42\n")
     try:
@@ -96,6 +103,8 @@ def test_up_has_a_control_plane_also_where_the_usual_port_is_taken(site: Site) -
         url = url_of(process)
         wait_until(lambda: ready(url) == 200, what="the control plane is ready")
         assert not url.endswith(":8787")
+        wait_until(lambda: f"{url}/welcome?code=" in process.text(), what="a way to the first token is printed")
+        assert not any("code=" in line for line in process.text().splitlines() if line.startswith("{")), "not logged"
         headers = {"Authorization": f"Bearer {new_token(site.store, 'client')}"}
         made = httpx.post(f"{url}/api/v1/jobs", json={"task": "answer", "payload": {}}, headers=headers)
         assert made.status_code == 201, made.text

@@ -50,6 +50,7 @@ def test_a_job_is_claimed_worked_on_and_completed(served: Served, worker: httpx.
     beaten = say(worker, "heartbeat", **beat(job), progress={"done": 3})
     assert (beaten["ok"], beaten["cancel"], beaten["lease_ttl_seconds"]) == (True, False, 60.0)
     assert datetime.fromisoformat(beaten["lease_expires_at"]) > datetime.now(UTC)
+    assert beaten["lease_expires_at"].endswith("Z"), "as in the client API"
     assert served.store.job(job_id).progress == {"done": 3}
 
     answer = say(worker, "complete", **lease(job), result={"pages": [1, 2.5, "ü"]})
@@ -86,8 +87,8 @@ def test_a_limited_token_sees_its_own_queues_only(served: Served, queue: str) ->
     with served.client(token=served.new_token("worker", queues=(queue,))) as limited:
         refused = say(limited, "claim", 403, streams=[f"{queue}-other"])
         assert refused["status"] == 403
-        assert say(limited, "claim")["job_id"] == mine
-        assert not say(limited, "claim")["claimed"]
+        assert say(limited, "claim", streams=None)["job_id"] == mine
+        assert not say(limited, "claim", streams=None)["claimed"]
 
 
 def test_a_cancel_is_told_with_the_heartbeat(served: Served, worker: httpx.Client, queue: str) -> None:
@@ -129,7 +130,7 @@ def test_a_request_id_gets_the_same_jobs_again(served: Served, worker: httpx.Cli
     again = say(worker, "claim", streams=[queue], limit=2, request_id=f"r-{queue}")
     assert len(first["jobs"]) == 2
     assert again["jobs"] == first["jobs"]
-    say(worker, "complete", **lease(first["jobs"][0]))
+    say(worker, "complete", **lease(first["jobs"][0]), result=None)
     assert say(worker, "claim", streams=[queue], limit=2, request_id=f"r-{queue}")["jobs"] == first["jobs"][1:]
     with served.client(token=served.new_token("worker")) as other:
         assert len(say(other, "claim", streams=[queue], limit=2, request_id=f"r-{queue}")["jobs"]) == 1
@@ -154,17 +155,7 @@ def test_batches_answer_each_of_theirs(served: Served, worker: httpx.Client, que
     assert served.store.attempts(jobs[0]["job_id"])[0].duration_ms == 5
 
 
-def test_logs_announcements_and_the_workers_row(served: Served, worker: httpx.Client, queue: str) -> None:
-    [mine] = served.enqueue(queue)
-    [other] = served.enqueue(f"{queue}-other")
-    line = {"attempt": 1, "number": 1, "at": "2026-01-01T00:00:00Z", "stream": "log", "message": "hello"}
-    lines = [{**line, "job_id": mine}, {**line, "job_id": other}]
-    with served.client(token=served.new_token("worker", queues=(queue,))) as limited:
-        say(limited, "logs", lines=lines)
-    assert [len(served.store.logs(job)) for job in (mine, other)] == [1, 0]
-    say(worker, "logs", lines=lines)
-    assert [len(served.store.logs(job)) for job in (mine, other)] == [1, 1]
-
+def test_announcements_and_the_workers_row(served: Served, worker: httpx.Client, queue: str) -> None:
     task: dict[str, Any] = {
         "name": f"task-{queue}",
         "version": None,
@@ -186,19 +177,23 @@ def test_logs_announcements_and_the_workers_row(served: Served, worker: httpx.Cl
 
 
 BROKEN: list[tuple[str, dict[str, Any]]] = [
+    ("claim", {}),
+    ("claim", {"stream": ["mail"]}),
     ("claim", {"streams": []}),
     ("claim", {"streams": ["a\nb"]}),
-    ("claim", {"max_wait_ms": 60_001}),
-    ("claim", {"max_wait_ms": "10"}),
-    ("claim", {"limit": 0}),
-    ("claim", {"limit": 501}),
-    ("claim", {"worker_id": ""}),
-    ("claim", {"worker_id": None}),
+    ("claim", {"streams": None, "max_wait_ms": 60_001}),
+    ("claim", {"streams": None, "max_wait_ms": "10"}),
+    ("claim", {"streams": None, "limit": 0}),
+    ("claim", {"streams": None, "limit": 501}),
+    ("claim", {"streams": None, "worker_id": ""}),
+    ("claim", {"streams": None, "worker_id": None}),
     ("heartbeat", {"job_id": "no uuid", "lease_token": "x"}),
     ("heartbeat", {"lease_token": "x"}),
-    ("complete", {"attempt_id": "nonsense"}),
-    ("complete", {"attempt_id": "{job}.one"}),
-    ("complete", {"attempt_id": "{job}.01"}),
+    ("complete", {}),
+    ("complete", {"results": 1}),
+    ("complete", {"result": 1, "attempt_id": "nonsense"}),
+    ("complete", {"result": 1, "attempt_id": "{job}.one"}),
+    ("complete", {"result": 1, "attempt_id": "{job}.01"}),
     ("fail", {}),
     ("fail", {"error": {"code": "x", "message": 1}}),
     ("release", {"delay_seconds": -1}),
@@ -221,6 +216,24 @@ def test_what_breaks_a_rule_is_refused_and_changes_nothing(served: Served, worke
         assert problem["detail"]
         assert job["lease_token"] not in str(problem)
     assert served.store.job(job["job_id"]) == before
+
+
+def test_what_is_too_large_is_413_with_its_limit(served: Served, worker: httpx.Client, queue: str) -> None:
+    served.enqueue(queue)
+    job = claim(worker, queue)
+    before = served.store.job(job["job_id"])
+    result, progress = "x" * 262_143, "x" * 4_095  # with its quotes one byte over
+    report = {**lease(job), "outcome": {"kind": "succeeded", "result": result}}
+    for verb, body, field, limit in (
+        ("complete", {**lease(job), "result": result}, "result", 262_144),
+        ("reports", {"reports": [report]}, "result", 262_144),
+        ("heartbeat", {**beat(job), "progress": progress}, "progress", 4_096),
+        ("heartbeats", {"beats": [{**lease(job), "progress": progress}]}, "progress", 4_096),
+    ):
+        problem = say(worker, verb, 413, **body)
+        assert (problem["field"], problem["limit_bytes"]) == (field, limit), verb
+    assert served.store.job(job["job_id"]) == before
+    assert say(worker, "complete", **lease(job), result=result[1:])["ok"]
 
 
 def _filled(value: Any, job_id: str) -> Any:

@@ -49,7 +49,7 @@ def test_also_after_the_job_has_moved_on(served: Served, worker: httpx.Client, q
         assert successor["attempt"] == 2
         for _ in range(3):
             assert say(worker, verb, **lease(job), **VERBS[verb]) == first
-        assert say(other, "complete", **lease(successor))["ok"]
+        assert say(other, "complete", **lease(successor), result=None)["ok"]
     assert say(worker, verb, **lease(job), **VERBS[verb]) == first
     assert events(served, job)[EVENTS[verb]] == 1
     assert not served.store.refusals(job["job_id"])
@@ -84,7 +84,7 @@ def test_a_lease_is_of_no_use_to_another_credential(
     assert served.store.job(job["job_id"]) == before
     [refusal] = served.store.refusals(job["job_id"])
     assert (refusal.verb, refusal.reason, refusal.count) == (verb, "unknown_lease", 1)
-    assert say(worker, "complete", **lease(job))["ok"]
+    assert say(worker, "complete", **lease(job), result=None)["ok"]
 
 
 def test_an_attempt_of_another_job_is_no_lease(served: Served, worker: httpx.Client, queue: str) -> None:
@@ -106,6 +106,6 @@ def test_a_new_secret_keeps_the_leases(served: Served, queue: str) -> None:
     name = next(token.name for token in served.store.tokens() if token.id in text)
     with served.client(token=served.store.rotate_token(name).text) as after:
         assert say(after, "heartbeat", **beat(job))["ok"]
-        assert say(after, "complete", **lease(job))["ok"]
+        assert say(after, "complete", **lease(job), result=None)["ok"]
     with served.client(token=text) as old:
         assert say(old, "claim", 401, streams=[queue])["status"] == 401

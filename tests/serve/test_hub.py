@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import RequestBusy, StoreUnavailable
+from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
+from holdfast.serve import lines
 from holdfast.serve.hub import Hub
+from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
+from holdfast.serve.problems import Refused
 from holdfast.stores.sql_store import SqlStore
 from tests.chaos.proxy import ForgetfulProxy
 from tests.serve.grounds import Served, serving
@@ -137,7 +142,7 @@ def test_with_a_request_id_the_client_can_ask_for_it_again(
         status, found = await again.answer()
         assert (status, found["job_id"]) == (200, job_id)
         again.hang_up()
-        assert say(worker, "complete", **lease(found))["ok"]
+        assert say(worker, "complete", **lease(found), result=None)["ok"]
 
     [job_id] = served.enqueue(queue)
     asyncio.run(story())
@@ -197,6 +202,115 @@ def test_two_control_planes_over_one_store(served: Served, worker: httpx.Client,
             assert say(worker, "complete", **lease(job), result=1)["ok"]
     [claimed] = [event for event in served.store.events(job["job_id"]) if event.event == "succeeded"]
     assert claimed.worker == "tester"
+
+
+def test_a_request_whose_jobs_are_over_waits_its_time_for_nothing(
+    served: Served, worker: httpx.Client, queue: str
+) -> None:
+    served.enqueue(queue, 2)
+    job = claim(worker, queue, request_id=f"over-{queue}")
+    say(worker, "complete", **lease(job), result=1)
+    answer = say(worker, "claim", streams=[queue], request_id=f"over-{queue}", max_wait_ms=200)
+    assert (answer["claimed"], answer["waited_ms"] >= 150) == (False, True)
+
+
+def test_a_request_sent_twice_waits_as_long_as_each_was_given(served: Served, queue: str) -> None:
+    async def story() -> None:
+        asked = {"streams": [queue], "request_id": f"twice-{queue}"}
+        token = served.tokens["worker"]
+        long = await call(served.url, token, "claim", **asked, max_wait_ms=30_000)
+        await until(lambda: hub(served).waiting == 1, "it waits")
+        short = await call(served.url, token, "claim", **asked, max_wait_ms=200)
+        status, answer = await short.answer()
+        assert (status, answer["claimed"], hub(served).waiting) == (200, False, 1)
+        [job_id] = served.enqueue(queue)
+        status, answer = await long.answer()
+        assert (status, answer["job_id"]) == (200, job_id)
+        for one in (long, short):
+            one.hang_up()
+
+    asyncio.run(story())
+
+
+class Asked:
+    """A line whose questions are answered when the test likes: it is told apart by worker."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, asyncio.Future[list[Claimed]]] = {}
+        self.late: list[str] = []
+        self.line = Line(self._ask, lambda wanted, _jobs: self.late.append(wanted.worker), 0.05, 4)
+
+    async def _ask(self, wanted: Wanted) -> Found:
+        self.answers[wanted.worker] = asyncio.get_running_loop().create_future()
+        return Found(await self.answers[wanted.worker], 0.0)
+
+    def poll(self, name: str, *, due: bool = False) -> asyncio.Future[Found]:
+        waiter = Waiter(Wanted(name, 2, None, None, "credential"))
+        poll = Poll(asyncio.get_running_loop().create_future(), due)
+        self.line.join(waiter, poll)
+        if due:
+            self.line.time_is_over(waiter, poll)
+        return poll.future
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "SLOW_SECONDS", 0.05)
+
+
+JOB = Claimed(str(uuid.uuid4()), "send", None, "default", None, {}, 1, 0, 0, 3, 3, None, 60.0, None, "token")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_claim_that_hangs_holds_up_nobody_else() -> None:
+    async def story() -> None:
+        asked = Asked()
+        stuck = asked.poll("stuck")
+        next_one = asked.poll("next")
+        await until(lambda: "next" in asked.answers, "the next is asked for beside it")
+        asked.answers["next"].set_result([JOB])
+        assert (await next_one).jobs == [JOB]
+        asked.poll("stuck too")
+        await until(lambda: "stuck too" in asked.answers, "and the one after it")
+        behind = asked.poll("behind", due=True)
+        with pytest.raises(StoreUnavailable):
+            await behind  # half of the threads hang by now: it is told instead of asked for
+        assert "behind" not in asked.answers
+        asked.answers["stuck"].set_result([JOB])
+        assert (await stuck).jobs == [JOB]
+        asked.answers["stuck too"].set_result([])
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_stop_also_answers_who_is_being_claimed_for() -> None:
+    async def story() -> None:
+        asked = Asked()
+        stuck = asked.poll("stuck")
+        await until(lambda: "stuck" in asked.answers, "it is asked for")
+        asked.line.stop()
+        with pytest.raises(StoreUnavailable):
+            await stuck
+        asked.answers["stuck"].set_result([JOB])
+        await until(lambda: asked.late == ["stuck"], "what it claimed is handed on to be given back")
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
+def test_a_request_that_is_busy_elsewhere_is_that_polls_alone() -> None:
+    async def story() -> None:
+        asked = Asked()
+        first, second = asked.poll("first"), asked.poll("second")
+        await until(lambda: "first" in asked.answers, "it is asked for")
+        asked.answers["first"].set_exception(RequestBusy("ask again"))
+        with pytest.raises(Refused, match="ask again"):
+            await first
+        await until(lambda: "second" in asked.answers, "the other is asked for at once")
+        asked.answers["second"].set_result([JOB])
+        assert (await second).jobs == [JOB]
+
+    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 @pytest.mark.parametrize("served_database", ["postgres"], indirect=True)

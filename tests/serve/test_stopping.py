@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from holdfast.stores.sql_store import SqlStore
-from tests.serve.grounds import serving
+from tests.chaos.proxy import ForgetfulProxy
+from tests.serve.grounds import new_token, serving
 from tests.serve.raw import call, calls, until
 from tests.serve.speaking import claim, lease
+from tests.serve.test_command import ready, url_of
+from tests.servers.waiting import wait_until
+from tests.worker.site import Site
 
 
 def test_a_stop_answers_waiting_polls_and_finishes_what_is_under_way(
@@ -55,3 +61,38 @@ def test_a_stop_answers_waiting_polls_and_finishes_what_is_under_way(
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{served.url}/healthz")
         assert served.store.job(job["job_id"]).state == "succeeded"
+
+
+@pytest.mark.parametrize("served_database", ["postgres"], indirect=True)
+def test_a_store_that_hangs_delays_neither_the_start_nor_the_stop(
+    served_database: str, queue: str, tmp_path: Path
+) -> None:
+    with Site(tmp_path, served_database) as site, ForgetfulProxy(served_database) as proxy:
+        proxy.become_a_black_hole()
+        process = site.start("serve", "--port", "0", url=proxy.url, HOLDFAST_GRACE_SECONDS="1")
+        site.workers.append(process)
+        url = url_of(process)
+        assert httpx.get(f"{url}/healthz", timeout=5).status_code == 200
+        assert "The store is away" not in process.text(), "nothing was waited for"
+        proxy.forward_again()
+        token = new_token(site.store, "worker")
+        wait_until(lambda: ready(url) == 200, what="it is ready")
+
+        async def story() -> None:
+            asked = {"streams": [queue], "max_wait_ms": 60_000}
+            async with calls(5, url, token, "claim", **asked) as waiting:
+                known = httpx.get(
+                    f"{url}/internal/worker/store", headers={"Authorization": f"Bearer {token}"}, timeout=30
+                )
+                assert known.is_success, "and what was sent before has been read"
+                proxy.become_a_black_hole()
+                hasty = await call(url, token, "claim", streams=[queue])
+                assert httpx.get(f"{url}/healthz", timeout=30).is_success
+                process.send(signal.SIGTERM)
+                answers = [await one.answer() for one in [*waiting, hasty]]
+                for status, answer in answers:
+                    assert status == 503 or answer["claimed"] is False, answer
+                hasty.hang_up()
+
+        asyncio.run(story())
+        assert process.wait(20) == 0

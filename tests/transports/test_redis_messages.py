@@ -243,7 +243,7 @@ def test_no_password_is_shown() -> None:
     assert "hunter2" not in repr(StreamOptions(url=url))
     link = Link(url, 0.1)
     with pytest.raises(Exception, match=r"Redis|refused|Error") as raised:
-        link.names("x")
+        link.members("x")
     assert "hunter2" not in f"{raised.value!r} {raised.value.__cause__!r}"
     with pytest.raises(ConfigurationError) as wrong:
         connect("redis://:hunter2@host/0?socket_timeout=hunter2", 0.1)

@@ -51,7 +51,7 @@ class Beside:
             control = self._control = ControlPlane(settings, self._events, self._listener)
             control.start(wait=False)
             self._told(f"control plane: {control.url}")
-            threading.Thread(target=say_welcome, args=(settings, control.url), daemon=True).start()
+            threading.Thread(target=say_welcome, args=(settings, control.url, control.refuse), daemon=True).start()
 
     def close(self) -> None:
         if self._control is not None:

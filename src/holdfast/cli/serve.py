@@ -6,6 +6,9 @@ import math
 import os
 import socket
 import sys
+import threading
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +16,7 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.logging import LogFormat, LogLevel, make_logger
 from holdfast.cli.session import Json, begin
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import HoldfastError, StoreUnavailable
 from holdfast.domain.names import check_integer
 from holdfast.settings import Settings, mask_url
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from holdfast.serve.options import ServeSettings
 
 HOST, PORT = "127.0.0.1", 8787
+STORE_SECONDS = 10.0
+TRY_AGAIN_SECONDS = 2.0
 
 
 def serve(
@@ -45,7 +50,7 @@ def serve(
     may_bind(chosen)
     control = ControlPlane(chosen, Events(LogSubscriber(logger)))
     logger.info(f"listening on {control.url}", url=control.url, store=mask_url(chosen.database_url))
-    say_welcome(chosen, control.url)
+    threading.Thread(target=say_welcome, args=(chosen, control.url, control.refuse, output.remark), daemon=True).start()
     raise typer.Exit(control.run())
 
 
@@ -81,14 +86,17 @@ def serve_settings(
 
 def may_bind(chosen: ServeSettings) -> None:
     """Refused where others could reach a server that has no token. A store that is away lets nobody in either, and is
-    no reason not to begin: it comes back by itself."""
+    no reason not to begin: it comes back by itself. On the loopback it is not even asked."""
+    from holdfast.serve.addresses import is_loopback
     from holdfast.serve.links import check_bind
     from holdfast.wiring.sql import open_store
 
+    if is_loopback(chosen.host):
+        return
     try:
-        store = open_store(chosen.database_url, pool_size=1, notify=False)
+        store = open_store(chosen.database_url, pool_size=1, notify=False, timeout_seconds=STORE_SECONDS)
     except StoreUnavailable as error:
-        output.remark(f"The store is away, and is waited for: {error}")
+        output.remark(_away(error))
         return
     try:
         check_bind(chosen.host, store)
@@ -96,15 +104,36 @@ def may_bind(chosen: ServeSettings) -> None:
         store.close()
 
 
-def say_welcome(chosen: ServeSettings, url: str) -> None:
+def say_welcome(
+    chosen: ServeSettings,
+    url: str,
+    refuse: Callable[[HoldfastError], None],
+    remark: Callable[[str], None] = lambda _said: None,
+) -> None:
+    """Beside a server that listens already, as soon as there is a store. One that does not fit ends the server."""
     from holdfast.serve.links import welcome
     from holdfast.wiring.sql import open_store
 
-    try:
-        store = open_store(chosen.database_url, pool_size=1, notify=False)
-    except StoreUnavailable:
-        return
+    store = None
+    told = False
+    while store is None:
+        try:
+            store = open_store(chosen.database_url, pool_size=1, notify=False, timeout_seconds=STORE_SECONDS)
+        except StoreUnavailable as error:
+            if not told:
+                remark(_away(error))
+            told = True
+            time.sleep(TRY_AGAIN_SECONDS)
+        except HoldfastError as error:
+            refuse(error)
+            return
     try:
         welcome(store, url, sys.stderr)
+    except StoreUnavailable:
+        return  # `holdfast tokens create` makes the first one as well
     finally:
         store.close()
+
+
+def _away(error: StoreUnavailable) -> str:
+    return f"The store is away, and is waited for: {error}"

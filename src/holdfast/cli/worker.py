@@ -262,13 +262,16 @@ def _options(
         raise ConfigurationError(
             'Name the app: holdfast worker MODULE:APP, or set app = "MODULE:APP" in [tool.holdfast] of pyproject.toml.'
         )
+    control_plane = None if given.over is None else given.over.found(settings, session)
+    if control_plane is not None:
+        _check_token(settings.token)
     heartbeat = settings.heartbeat_seconds if given.heartbeat is None else _seconds(given.heartbeat, "--heartbeat")
     cores = os.cpu_count() or 1
     return WorkerOptions(
         app=check_name(app, "MODULE:APP"),
         database_url=settings.database_url,
         database_flag=session.database,
-        control_plane=None if given.over is None else given.over.found(settings, session),
+        control_plane=control_plane,
         token=settings.token,
         artifacts_url=settings.artifacts_url,
         artifacts_flag=_artifacts(given.artifacts),
@@ -295,6 +298,13 @@ def _options(
         recycle_memory=_bytes(given.recycle_memory, "--recycle-memory"),
         max_memory=_bytes(given.max_memory, "--max-memory"),
     )
+
+
+def _check_token(token: str | None) -> None:
+    """Before anything is started: later, a token that is missing looks like a control plane that is away."""
+    from holdfast.remote.secret import Secret
+
+    Secret(token)
 
 
 def _redis(given: str | None) -> str | None:

@@ -49,7 +49,7 @@ class Cron:
 
     def __post_init__(self) -> None:
         zone_of(self.timezone)
-        _parsed(self.expression)
+        _parsed(check_name(self.expression, "cron"))
 
     def next_after(self, instant: datetime) -> datetime | None:
         return next(self.after(instant), None)
@@ -132,7 +132,6 @@ def _parsed(expression: str) -> bool:
     """Whether it allows every hour; refuses what cannot be read and what no day of fifty years matches."""
     from cronsim import CronSimError
 
-    check_name(expression, "cron")
     try:
         walls = _walls(expression, _SOME_DAY)
     except (CronSimError, AssertionError, ValueError, TypeError) as error:

@@ -38,6 +38,11 @@ def request_digest(request_id: str) -> str:
     return hashlib.sha256(request_id.encode()).hexdigest()
 
 
+def lock_key(*names: str) -> int:
+    """A number of 64 bits for what these name."""
+    return int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "big", signed=True)
+
+
 def request_secret(request_id: str, credential: str, nonce: str) -> bytes:
     """The secret of a claim that can be asked for again: the store keeps the nonce, the asker the id."""
     return hmac.digest(request_id.encode(), f"{credential}.{nonce}".encode(), "sha256")

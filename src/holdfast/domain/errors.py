@@ -2,7 +2,8 @@
 
 HoldfastError
 ├── InvalidInput          a value the caller gave breaks a rule; nothing was stored
-│   └── Conflict          the value is well-formed but clashes with what is stored
+│   ├── Conflict          the value is well-formed but clashes with what is stored
+│   └── TooLarge          the value has more bytes than its limit
 ├── NotFound              no such job, queue or source
 │   └── ArtifactMissing   a saved file that is on record is not where the artifacts are kept
 ├── ArtifactUnavailable   a file cannot be saved or read: no space, no permission, no answer
@@ -42,6 +43,14 @@ class Conflict(InvalidInput):
     """A value clashes with what is already stored."""
 
 
+class TooLarge(InvalidInput):
+    """A value has more bytes than may be stored."""
+
+    def __init__(self, field: str, rule: str, limit_bytes: int | None) -> None:
+        super().__init__(field, rule)
+        self.limit_bytes = limit_bytes  # None where whoever refused it did not say
+
+
 class NotFound(HoldfastError, LookupError):
     """There is no such thing."""
 
@@ -64,6 +73,10 @@ class SchemaMismatch(ConfigurationError):
 
 class StoreUnavailable(HoldfastError):
     """The store cannot be reached."""
+
+
+class RequestBusy(StoreUnavailable):
+    """The store is there, and this very request is being answered elsewhere: ask again."""
 
 
 class JobFailed(HoldfastError):

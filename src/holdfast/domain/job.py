@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.domain import durations, spec
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, TooLarge
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import MAX_PRIORITY, check_id, check_integer, check_moment, check_name
 from holdfast.domain.retry import RetryPolicy
@@ -49,6 +49,8 @@ class NewJob:
     replay_of: str | None = None
     # A URL, or an object with `url` and `on`; always the latter once it is here.
     webhook: str | dict[str, Any] | None = None
+    # If given, only a job of these queues may stand in for this one; another that has the key or id is a Conflict.
+    answered_by: tuple[str, ...] | None = None
     # Derived here, once: the stored text of the payload and the identity of the run.
     payload_json: str = field(init=False, repr=False)
     spec_hash: str = field(init=False, repr=False)
@@ -104,10 +106,11 @@ class NewJob:
         text = spec.encode_json(self.payload)
         size = len(text) if text.isascii() else len(text.encode())
         if size > MAX_PAYLOAD_BYTES:
-            raise InvalidInput(
+            raise TooLarge(
                 "payload",
                 f"is {size:,} bytes of JSON; the limit is {MAX_PAYLOAD_BYTES:,}. Store large data elsewhere and"
                 " pass a reference",
+                MAX_PAYLOAD_BYTES,
             )
         _set(self, "payload_json", text)
 

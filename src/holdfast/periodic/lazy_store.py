@@ -5,32 +5,60 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.ports import Store
-
-CLOSE_SECONDS = 1.0
 
 
 class LazyStore:
-    """Thread-safe; a failure to open is the caller's to see, and the next caller tries again."""
+    """Thread-safe. Whoever comes while it is being opened waits for that, and a failure is that of all of them: they
+    do not queue up for a time-out each. The next caller tries again."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open = open_store
         self._lock = threading.Lock()
         self._store: Store | None = None
+        self._opening: Future[Store] | None = None
 
     def __call__(self) -> Store:
         with self._lock:
-            if self._store is None:
-                self._store = self._open()
-            return self._store
+            if self._store is not None:
+                return self._store
+            opening, is_ours = self._opening, self._opening is None
+            if opening is None:
+                opening = self._opening = Future()
+        if is_ours:
+            self._try(opening)
+        return opening.result()
 
     def close(self) -> None:
-        """Does not wait long for somebody who is just opening it: that happens at the very end, and a store that does
-        not answer must not hold it up."""
-        if self._lock.acquire(timeout=CLOSE_SECONDS):
-            with contextlib.suppress(Exception):
-                if self._store is not None:
-                    self._store.close()
-            self._store = None
-            self._lock.release()
+        """Does not wait for somebody who is just opening it: a store that does not answer must not hold up an end."""
+        with self._lock:
+            store, self._store, self._opening = self._store, None, None
+        _close(store)
+
+    def _try(self, opening: Future[Store]) -> None:
+        try:
+            store = self._open()
+        except BaseException as error:
+            with self._lock:
+                if self._opening is opening:
+                    self._opening = None
+            opening.set_exception(error)
+            return
+        with self._lock:
+            is_wanted = self._opening is opening
+            if is_wanted:
+                self._store, self._opening = store, None
+        if is_wanted:
+            opening.set_result(store)
+        else:
+            opening.set_exception(StoreUnavailable("the store was closed while it was being opened"))
+            _close(store)
+
+
+def _close(store: Store | None) -> None:
+    with contextlib.suppress(Exception):
+        if store is not None:
+            store.close()

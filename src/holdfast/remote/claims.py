@@ -22,6 +22,7 @@ from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.names import check_integer, check_name
 from holdfast.domain.wire import claimed_from_json
+from holdfast.remote.leases import Leases
 from holdfast.remote.line import Line
 from holdfast.remote.refusals import NotDone
 
@@ -44,11 +45,12 @@ class _Request:
 class Claims:
     """Claims wait on a line of their own, of one connection; what is asked again goes over `line`."""
 
-    def __init__(self, open_polls: Callable[[], Line], line: Line, seconds: float) -> None:
+    def __init__(self, open_polls: Callable[[], Line], line: Line, seconds: float, leases: Leases) -> None:
         self._open_polls = open_polls
         self._polls: Line | None = None
         self._line = line
         self._seconds = seconds
+        self._leases = leases
         self._lost: dict[str, _Request] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -64,6 +66,7 @@ class Claims:
     ) -> Brought:
         check_integer(limit, "limit", 1, MOST_EVER)
         body: dict[str, Any] = {"worker_id": check_name(worker, "worker"), "limit": min(limit, MOST_AT_ONCE)}
+        body["streams"] = None  # said: which queues are meant must not come from a name left out
         for field_name, given, sent_as in (("queues", queues, "streams"), ("tasks", tasks, "tasks")):
             if given is not None:
                 body[sent_as] = _names(given, field_name)
@@ -120,6 +123,7 @@ class Claims:
         body = {**request.body, "request_id": request.id, "max_wait_ms": int(wait_seconds * 1000)}
         answer = line.post(CLAIM, body, patience=wait_seconds)
         jobs = [claimed_from_json(job) for job in answer["jobs"]]
+        self._leases.remember(jobs)
         return Brought(jobs, late + answer.get("waited_ms", 0) / 1000)
 
     def _waiting_line(self) -> Line:

@@ -13,6 +13,7 @@ from holdfast.domain.errors import (
     InvalidInput,
     NotFound,
     StoreUnavailable,
+    TooLarge,
 )
 from holdfast.domain.lifecycle import State
 
@@ -23,6 +24,10 @@ class NotDone(StoreUnavailable):
 
 class AccessRefused(NotDone):
     """To a worker a token that is refused is like a store that is away."""
+
+
+class NotAllowed(ConfigurationError):
+    """Not with this token."""
 
 
 class WrongState(Conflict):
@@ -51,13 +56,13 @@ def error_for(status: int, body: bytes, place: str, *, waits: bool) -> HoldfastE
             return AccessRefused(said) if waits else ConfigurationError(said)
         case 403:
             advice = "give a token with the scope or the queues that it takes"
-            return ConfigurationError(f"{place} does not allow this to the token ({detail}); {advice}")
+            return NotAllowed(f"{place} does not allow this to the token ({detail}); {advice}")
         case 404:
             return NotFound(detail)
         case 409:
             return _conflict(problem, detail)
         case 413:
-            return InvalidInput("body", f"{place} takes no request that large ({detail}); send less at once")
+            return _too_large(problem, detail, place)
         case 400 | 415 | 422:
             return InvalidInput(*_field_and_rule(problem, detail))
         case 429:
@@ -78,6 +83,15 @@ def _conflict(problem: dict[str, Any], detail: str) -> Conflict:
         return Conflict(*_field_and_rule(problem, detail))
     known = problem["state"] in set(State)
     return WrongState(detail, State(problem["state"]) if known else None, key_taken="key" in str(problem.get("title")))
+
+
+def _too_large(problem: dict[str, Any], detail: str, place: str) -> TooLarge:
+    """One value of the request, or the request itself; a proxy on the way gives no limit."""
+    given = problem.get("limit_bytes")
+    limit = given if isinstance(given, int) else None
+    if "field" in problem:
+        return TooLarge(*_field_and_rule(problem, detail), limit)
+    return TooLarge("body", f"{place} takes no request that large ({detail}); send less at once", limit)
 
 
 def _problem(body: bytes) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from holdfast.domain.job import Claimed, Enqueued, NewJob
 from holdfast.domain.schedule import Fired
 from holdfast.remote.claims import MOST_AT_ONCE, Claims
 from holdfast.remote.enqueueing import Enqueueing
+from holdfast.remote.leases import OF_THIS_PROCESS
 from holdfast.remote.line import Line
 from holdfast.remote.reading import Reading
 from holdfast.remote.work import WORKER, Work
@@ -33,7 +34,10 @@ class RemoteStore(Enqueueing, Work, Reading):
         self._line = open_line(connections)
         self._new_ids = new_ids
         self._store_id: str | None = None
-        self._claims = Claims(lambda: open_line(1), self._line, claim_seconds)
+        self._leases = OF_THIS_PROCESS
+        self._claims = Claims(lambda: open_line(1), self._line, claim_seconds, self._leases)
+        self._not_our_tasks: set[str] = set()
+        self._not_our_schedules: set[str] = set()
 
     @property
     def place(self) -> str:

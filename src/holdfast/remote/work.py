@@ -17,26 +17,31 @@ from holdfast.domain.outcome import Report
 from holdfast.domain.records import to_json
 from holdfast.domain.schedule import Declaration, ScheduleFailure
 from holdfast.domain.views import WorkerRow
-from holdfast.domain.wire import beat_to_json, beaten_from_json, report_to_json, settled_from_json
+from holdfast.domain.wire import attempt_id, beat_to_json, beaten_from_json, report_to_json, settled_from_json
 from holdfast.remote.cleaning import NOBODY, clean_beat, clean_line, clean_report, label
-from holdfast.remote.line import Line, encode
+from holdfast.remote.leases import Leases
+from holdfast.remote.line import Line
+from holdfast.remote.portions import portions, send_allowed
+from holdfast.remote.refusals import NotAllowed
 
 WORKER = "/internal/worker"
 MOST_AT_ONCE = 500
 MOST_LINES = 1_000
-# Half of what a control plane takes: one result that is large, and what stands around it, still fit.
-MOST_BYTES = 4 * 1024 * 1024
 
 Item = TypeVar("Item")
 
 
 class Work:
     _line: Line
+    _leases: Leases
+    # What this token may not announce: it is told of once.
+    _not_our_tasks: set[str]
+    _not_our_schedules: set[str]
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]:
         answers: list[Beaten] = []
         for worker, batch in _by_worker([clean_beat(beat) for beat in beats], lambda beat: beat.worker):
-            for some, body in _portions(batch, beat_to_json, MOST_AT_ONCE):
+            for some, body in portions(batch, beat_to_json, MOST_AT_ONCE):
                 found = self._line.post(f"{WORKER}/heartbeats", {"worker_id": worker, "beats": body})["answers"]
                 answers += [beaten_from_json(beat.job_id, answer) for beat, answer in zip(some, found, strict=True)]
         return answers
@@ -44,7 +49,7 @@ class Work:
     def settle(self, reports: Sequence[Report]) -> list[Settled]:
         answers: list[Settled] = []
         for worker, batch in _by_worker([clean_report(report) for report in reports], lambda report: report.worker):
-            for some, body in _portions(batch, report_to_json, MOST_AT_ONCE):
+            for some, body in portions(batch, report_to_json, MOST_AT_ONCE):
                 found = self._line.post(f"{WORKER}/reports", {"worker_id": worker, "reports": body})["answers"]
                 answers += [
                     settled_from_json(report.job_id, report.attempt, answer)
@@ -53,21 +58,53 @@ class Work:
         return answers
 
     def append_logs(self, lines: Sequence[LogLine], worker: str = NOBODY) -> None:
-        for _some, body in _portions([clean_line(line) for line in lines], LogLine.to_json, MOST_LINES):
-            self._line.post(f"{WORKER}/logs", {"worker_id": worker, "lines": body})
+        """Under the leases of their attempts. A line whose lease nobody remembers would be refused: it is left out."""
+        known = {lease["attempt_id"] for lease in self._leases.shown(map(_attempt_id, lines))}
+        own = [clean_line(line) for line in lines if _attempt_id(line) in known]
+        for some, body in portions(own, LogLine.to_json, MOST_LINES):
+            leases = self._leases.shown(map(_attempt_id, some))
+            self._line.post(f"{WORKER}/logs", {"worker_id": worker, "lines": body, "leases": leases})
 
     def announce(self, tasks: Sequence[TaskInfo], worker: str = NOBODY) -> None:
-        self._line.post(f"{WORKER}/announce", {"worker_id": worker, "tasks": [task.to_json() for task in tasks]})
+        """A token that is limited to queues announces the tasks of these; of the others an error tells once."""
+
+        def send(some: Sequence[TaskInfo]) -> None:
+            self._line.post(f"{WORKER}/announce", {"worker_id": worker, "tasks": [task.to_json() for task in some]})
+
+        ours = [task for task in tasks if task.name not in self._not_our_tasks]
+        refused = send_allowed(ours, send) if ours else []
+        if refused:
+            names = [task.name for task, _error in refused]
+            self._not_our_tasks.update(names)
+            raise NotAllowed(f"not announced: {', '.join(names)}: {refused[0][1]}")
 
     def announce_schedules(self, declared: Sequence[Declaration], worker: str = NOBODY) -> tuple[ScheduleFailure, ...]:
-        answer = self._line.post(f"{WORKER}/announce", {"worker_id": worker, "schedules": _declared(declared)})
-        return tuple(ScheduleFailure(failure["schedule"], failure["message"]) for failure in answer["failures"])
+        failures: list[ScheduleFailure] = []
+
+        def send(some: Sequence[Declaration]) -> None:
+            answer = self._line.post(f"{WORKER}/announce", {"worker_id": worker, "schedules": _declared(some)})
+            failures.extend(ScheduleFailure(told["schedule"], told["message"]) for told in answer["failures"])
+
+        refused = send_allowed(declared, send) if declared else []
+        self._not_our_schedules = {item.name for item, _error in refused}
+        return (*failures, *(ScheduleFailure(item.name, str(error)) for item, error in refused))
 
     def keep_schedules(self, declared: Sequence[Declaration], worker: str = NOBODY) -> None:
-        self._line.post(f"{WORKER}/announce", {"worker_id": worker, "kept": _declared(declared)})
+        """Without those that were refused when they were declared."""
+
+        def send(some: Sequence[Declaration]) -> None:
+            self._line.post(f"{WORKER}/announce", {"worker_id": worker, "kept": _declared(some)})
+
+        ours = [item for item in declared if item.name not in self._not_our_schedules]
+        if ours:
+            send_allowed(ours, send)
 
     def keep_worker(self, row: WorkerRow) -> None:
         self._line.post(f"{WORKER}/worker", to_json(row))
+
+
+def _attempt_id(line: LogLine) -> str:
+    return attempt_id(line.job_id, line.attempt)
 
 
 def _declared(declared: Sequence[Declaration]) -> list[dict[str, Any]]:
@@ -78,23 +115,3 @@ def _by_worker(items: Sequence[Item], worker: Callable[[Item], str | None]) -> I
     """In order. A request names one worker, and a batch of ours has only one."""
     for name, group in groupby(items, worker):
         yield label(name), list(group)
-
-
-def _portions(
-    items: Sequence[Item], as_json: Callable[[Item], dict[str, Any]], most: int
-) -> Iterator[tuple[list[Item], list[dict[str, Any]]]]:
-    """As many together as one request may hold."""
-    some: list[Item] = []
-    body: list[dict[str, Any]] = []
-    size = 0
-    for item in items:
-        value = as_json(item)
-        weight = len(encode(value))
-        if some and (size + weight > MOST_BYTES or len(some) == most):
-            yield some, body
-            some, body, size = [], [], 0
-        some.append(item)
-        body.append(value)
-        size += weight
-    if some:
-        yield some, body

@@ -15,6 +15,11 @@ def execute_run(job_id: str) -> dict[str, Any]:
     Returns also when the job failed (Holdfast has that on record, and decides about retries) and when it is not to be
     run here and now. Raises only for what an operator has to put right: no app, an app that cannot be imported.
     """
+    from holdfast.rq.leaving import left_as_before
+
+    answer = left_as_before(job_id)
+    if answer is not None:
+        return answer
     from holdfast.rq.running import run_one
 
     return run_one(job_id)

@@ -10,36 +10,30 @@ from holdfast.domain.events import Event, Events, RunEnded
 from holdfast.domain.names import check_id
 from holdfast.domain.timing import choose
 from holdfast.observe.sentences import sentence
+from holdfast.rq.leaving import left, logger, remember_unknown_task
 from holdfast.rq.signals import borrowed_signals
 from holdfast.settings import Settings, read_settings
 from holdfast.worker.identity import worker_id
 from holdfast.worker.one_job import OneJob
 from holdfast.worker.options import WorkerOptions
 
-# Below RQ's own logger: its handlers, its format and its `--quiet` hold for our lines too.
-logger = logging.getLogger("rq.worker.holdfast")
-
 
 def run_one(job_id: str) -> dict[str, Any]:
     try:
         job_id = check_id(job_id, "job_id")
     except InvalidInput as error:
-        return _left(str(job_id), str(error))
+        return left(str(job_id), str(error))
     worker = OneJob(_options(read_settings()), Events(_log), job_id=job_id)
     try:
         with borrowed_signals():
             worker.run()
     except StoreUnavailable as error:
-        return _left(job_id, f"the store is away ({error})")
+        return left(job_id, f"the store is away ({error})")
+    if worker.errand.unknown is not None:
+        remember_unknown_task(job_id, worker.errand.unknown.seq, worker.errand.unknown.task)
     if worker.ended is None:
-        return _left(job_id, worker.errand.why_not or "the worker was stopped before it began")
+        return left(job_id, worker.errand.why_not or "the worker was stopped before it began")
     return _ran(worker.ended)
-
-
-def _left(job_id: str, why: str) -> dict[str, Any]:
-    """The message is done with. The job, if it is to be run at all, is offered again by the sweep."""
-    logger.info("job %s is not run here: %s", job_id, why)
-    return {"job_id": job_id, "ran": False, "why": why}
 
 
 def _ran(ended: RunEnded) -> dict[str, Any]:

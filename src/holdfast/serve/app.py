@@ -32,6 +32,8 @@ def create_app(plane: Plane) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        # A redirect would be built from the Host header, and given to anybody.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.plane = plane

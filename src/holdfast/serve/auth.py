@@ -5,14 +5,13 @@ that is revoked, rotated or expired is refused from that moment on; requests tha
 that does not answer is a 503: neither a yes nor a no.
 
 What is said to the outside is the same whatever was wrong with a token; the record of refusals (`refusals.py`) says
-which. Guessing is hopeless (256 bits); the bound on failures of an address keeps it from costing the store anything,
-and leaves alone the credentials that are known to be good, so that nobody is shut out by a neighbour behind one proxy.
+which. Guessing is hopeless (256 bits). The bound on failures of an address is for failures alone: a token is looked up
+first, so that nobody is shut out by a neighbour behind one proxy, and look-ups that come together cost one query.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +28,6 @@ from holdfast.serve.problems import Refused
 from holdfast.serve.refusals import Minutes, address_of
 from holdfast.serve.revocations import Revocations
 
-MOST_KNOWN_GOOD = 10_000
 REALM = 'Bearer realm="holdfast"'
 _NOBODY = secret_digest("")
 
@@ -65,7 +63,6 @@ class Authentication:
         self._standings = Batch(self._load)
         self._rates = Buckets(limits.requests_per_second, limits.burst)
         self._failures = Buckets(limits.failures_per_second, limits.failure_burst)
-        self._known_good: OrderedDict[str, None] = OrderedDict()
         self.revocations = Revocations(self._load)
 
     async def _load(self, ids: Sequence[str]) -> list[Standing | None]:
@@ -79,8 +76,6 @@ class Authentication:
         if parts is None:
             raise self._unknown(request, "malformed_token" if given else "no_token")
         token_id, secret = parts
-        if token_id not in self._known_good:
-            self.check_address(request)
         [standing] = await self._standings([token_id])
         is_right = fits(secret, _NOBODY if standing is None else standing.secret_digest)
         if standing is None:
@@ -93,10 +88,6 @@ class Authentication:
     def _admit(self, request: Request, standing: Standing) -> Identity:
         identity = Identity(standing.id, standing.name, standing.scopes, standing.queues)
         request.state.identity = identity
-        self._known_good[identity.id] = None
-        self._known_good.move_to_end(identity.id)
-        if len(self._known_good) > MOST_KNOWN_GOOD:
-            self._known_good.popitem(last=False)
         wait = self._rates.take(identity.id)
         if wait:
             raise _too_many("this credential sends more requests than it may", wait)

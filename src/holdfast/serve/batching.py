@@ -8,9 +8,10 @@ made again for each of its callers.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from holdfast.domain.answers import Beat, Beaten, Settled
@@ -25,12 +26,16 @@ Answer = TypeVar("Answer")
 MOST_TOGETHER = 500
 # A call that hangs on one connection must not keep everything behind it waiting.
 LANES = 2
+# Whoever has waited so long behind a call that failed because the store is away is told so as well: everybody would
+# wait for a time-out after the other's.
+LONG_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Caller(Generic[Item, Answer]):
     items: Sequence[Item]
     future: asyncio.Future[list[Answer]]
+    since: float = field(default_factory=time.monotonic)
 
     def answer(self, answers: list[Answer]) -> None:
         if not self.future.done():
@@ -97,7 +102,7 @@ class Batch(Generic[Item, Answer]):
             answers = await self._call([item for caller in callers for item in caller.items])
         except Exception as error:
             if len(callers) == 1 or isinstance(error, StoreUnavailable | Refused):
-                for caller in callers:
+                for caller in [*callers, *self._who_waited_long(error)]:
                     caller.fail(error)
                 return
             for caller in callers:
@@ -107,6 +112,13 @@ class Batch(Generic[Item, Answer]):
         for caller in callers:
             caller.answer(answers[place : place + len(caller.items)])
             place += len(caller.items)
+
+    def _who_waited_long(self, error: Exception) -> list[_Caller[Item, Answer]]:
+        long_ago = time.monotonic() - LONG_SECONDS
+        found = []
+        while isinstance(error, StoreUnavailable) and self._callers and self._callers[0].since < long_ago:
+            found.append(self._callers.popleft())
+        return found
 
 
 class Batching:

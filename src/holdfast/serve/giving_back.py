@@ -16,11 +16,12 @@ from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.outcome import Released, Report
 from holdfast.serve.budget import Budget
-from holdfast.serve.lines import Wanted
 from holdfast.serve.problems import Refused
+from holdfast.serve.waiters import Wanted
 
 TRIES = 5
 PAUSE_SECONDS = 0.5
+CLOSE_SECONDS = 1.0
 LOST_SECONDS = 120.0  # a server that has lost its client may take a while to notice, and commit
 GONE = Released("the worker was gone when its claim was answered")
 LOST = Released("the answer to the claim was lost")
@@ -44,10 +45,13 @@ class GivingBack:
             self._looking = asyncio.get_running_loop().create_task(self._keep_looking())
 
     async def close(self) -> None:
-        """What was claimed for clients that have gone is still given back."""
+        """What was claimed for clients that have gone is still given back, unless the store keeps us waiting."""
         if self._looking is not None:
             self._looking.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        for task in self._tasks:
+            task.cancel()
 
     async def _keep_looking(self) -> None:
         while self._lost:

@@ -12,11 +12,12 @@ import asyncio
 import time
 from collections.abc import Awaitable
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import RequestBusy, StoreUnavailable
+from holdfast.domain.job import Claimed
 from holdfast.ports import Store
 from holdfast.serve.budget import Budget
 from holdfast.serve.giving_back import GivingBack
-from holdfast.serve.lines import Found, Line, Waiter, Wanted
+from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
 from holdfast.serve.repeats import Repeats
 
 Key = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
@@ -29,7 +30,7 @@ class Hub:
         self._repeats = Repeats(claims, poll_seconds)
         self._giving_back = GivingBack(claims, control, poll_seconds)
         self._lines: dict[Key, Line] = {}
-        self._stopped = False
+        self._stopping = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -42,6 +43,8 @@ class Hub:
             found = await self._repeats.answer_before(wanted)
             if found is None:
                 found = await self._wait(wanted, wait_seconds, leaving)
+            elif not found.jobs:
+                found = await self._wait_for_nothing(wait_seconds, leaving)
             if found.jobs and leaving.done() and wanted.request_id is None:
                 self._giving_back.client_gone(wanted, found.jobs)
                 return Found([], found.asked_at)
@@ -55,7 +58,7 @@ class Hub:
             line.ring()
 
     def stop(self) -> None:
-        self._stopped = True
+        self._stopping.set()
         for line in list(self._lines.values()):
             line.stop()
 
@@ -66,52 +69,65 @@ class Hub:
         await self._giving_back.close()
 
     async def _wait(self, wanted: Wanted, wait_seconds: float, leaving: asyncio.Future[None]) -> Found:
-        if self._stopped:
+        if self._stopping.is_set():
             return Found([], time.monotonic())
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Found] = loop.create_future()
-        waiter, line = self._joined(wanted, future, due=wait_seconds <= 0)
-        timer = loop.call_later(wait_seconds, line.time_is_over, waiter)
+        poll = Poll(loop.create_future(), due=wait_seconds <= 0)
+        waiter, line = self._joined(wanted, poll)
+        timer = loop.call_later(wait_seconds, line.time_is_over, waiter, poll)
         try:
-            await asyncio.wait((future, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not future.done() and self._left(waiter, future, line):
+            await asyncio.wait((poll.future, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if poll.waits and self._left(waiter, poll, line):
                 return Found([], time.monotonic())
-            return await future
+            return await poll.future
         finally:
             timer.cancel()
-            self._tidy(waiter, future, line)
+            self._tidy(waiter, poll, line)
 
-    def _joined(self, wanted: Wanted, future: asyncio.Future[Found], *, due: bool) -> tuple[Waiter, Line]:
+    async def _wait_for_nothing(self, wait_seconds: float, leaving: asyncio.Future[None]) -> Found:
+        """All that the request was granted is over, and it gets nothing else. It takes the time it was given for that:
+        a client that goes on using one id must not go round in circles."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((leaving, stopping), timeout=wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        return Found([], time.monotonic())
+
+    def _joined(self, wanted: Wanted, poll: Poll) -> tuple[Waiter, Line]:
         key = _key(wanted)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = Line(self._ask, self._poll_seconds, self._claims.threads)
+            line = self._lines[key] = Line(self._ask, self._late, self._poll_seconds, self._claims.threads)
         waiter = self._repeats.waiter(wanted)
-        if waiter is not None and line.has(waiter):
-            waiter.futures.append(future)  # it was sent again while its first try still waits: one claim for both
-            return waiter, line
-        waiter = Waiter(wanted, [future], due)
-        self._repeats.add(waiter)
-        line.join(waiter)
+        if waiter is None or not line.has(waiter):
+            waiter = Waiter(wanted)
+            self._repeats.add(waiter)
+        line.join(waiter, poll)  # if it was sent again while its first poll still waits: one claim for both
         return waiter, line
 
-    def _left(self, waiter: Waiter, future: asyncio.Future[Found], line: Line) -> bool:
+    def _left(self, waiter: Waiter, poll: Poll, line: Line) -> bool:
         """True when no claim is under way for it: then nothing is claimed for a client that has gone."""
-        if len(waiter.futures) > 1:
-            waiter.futures.remove(future)
+        if len(waiter.polls) > 1:
+            waiter.polls.remove(poll)
             return True
-        waiter.due = True  # a claim that comes back empty is then its last
+        poll.due = True  # a claim that comes back empty is then its last
         return line.leave(waiter)
 
-    def _tidy(self, waiter: Waiter, future: asyncio.Future[Found], line: Line) -> None:
-        if future in waiter.futures:
-            waiter.futures.remove(future)
-        if not waiter.futures:
+    def _tidy(self, waiter: Waiter, poll: Poll, line: Line) -> None:
+        if poll in waiter.polls:
+            waiter.polls.remove(poll)
+        if not waiter.polls:
             line.leave(waiter)
             self._repeats.remove(waiter)
         key = _key(waiter.wanted)
         if not len(line) and self._lines.get(key) is line:
             del self._lines[key]
+
+    def _late(self, wanted: Wanted, jobs: list[Claimed]) -> None:
+        """Whoever has a request id was told to ask again, and gets them then."""
+        if wanted.request_id is None:
+            self._giving_back.client_gone(wanted, jobs)
 
     async def _ask(self, wanted: Wanted) -> Found:
         def claim(store: Store) -> Found:
@@ -128,6 +144,8 @@ class Hub:
 
         try:
             return await self._claims.call(claim)
+        except RequestBusy:
+            raise
         except StoreUnavailable:
             if wanted.request_id is None:
                 self._giving_back.answer_lost(wanted)

@@ -2,7 +2,8 @@
 
 The link shows a page with a button. Only the button uses the link up, so that a program that looks at links before
 people do (a chat, a mail filter) takes nothing away. Whoever presses it first, on whichever control plane, gets an
-admin token, shown this once. The link is a secret: it is printed on a terminal, never into a log.
+admin token, shown this once. The link is a secret for as long as it works: it is printed on standard error, for
+whoever started the server, and is in no record of the log.
 """
 
 from __future__ import annotations
@@ -50,11 +51,9 @@ def _is_loopback(host: str) -> bool:
 
 
 def welcome(store: TokenStore, url: str, stream: TextIO) -> None:
-    """Where there is no token yet, say how to get one: by link on a terminal, and where it may be a log, in words."""
+    """Where there is no token yet, print a way to the first one. Also where the stream is no terminal: there the first
+    start is the only moment to say it, and what is kept of it is worth nothing after its use, or after an hour."""
     if store.any_live_token():
-        return
-    if not stream.isatty():
-        print(f"There is no token yet. {ADVICE}", file=stream, flush=True)
         return
     link = store.create_admin_link(LINK_SECONDS)
     said = f"There is no token yet. This link gives an admin token, once, within {spoken(LINK_SECONDS)}:"

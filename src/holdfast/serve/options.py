@@ -21,8 +21,8 @@ class Limits:
     body_depth: int = 100
     requests_per_second: float = 2_000.0  # of one credential, on average
     burst: int = 4_000
-    failures_per_second: float = 10.0  # requests of one address without a valid token
-    failure_burst: int = 200
+    failures_per_second: float = 50.0  # requests of one address without a valid token
+    failure_burst: int = 2_000
     head_bytes: int = 64 * 1024
     head_seconds: float = 10.0  # in which a request's head must have arrived, and a new connection's first
     connections: int = 10_000

@@ -57,15 +57,25 @@ class Plane:
         """Answers everybody who waits; requests under way go on."""
         self.stopping.set()
         self.hub.stop()
+        asyncio.get_running_loop().call_later(self.settings.stop_seconds, self.cut)
+
+    def cut(self) -> None:
+        """Whoever still waits for the store is told that it has not answered."""
+        for budget in self._budgets:
+            budget.cut()
 
     async def close(self) -> None:
         await self.hub.close()
-        await self.wake_ups.close()
+        self.cut()
+        closings = [budget.close for budget in self._budgets]
         if self.duties is not None:
-            await asyncio.to_thread(self.duties.close)
-        for budget in (self.control, self.claims, self.writes, self.reads, self.tokens):
-            await asyncio.to_thread(budget.close)
+            closings.append(self.duties.close)
+        await asyncio.gather(self.wake_ups.close(), *(asyncio.to_thread(close) for close in closings))
         await asyncio.to_thread(self.stores.close)
+
+    @property
+    def _budgets(self) -> tuple[Budget, ...]:
+        return (self.control, self.claims, self.writes, self.reads, self.tokens)
 
 
 def make_plane(settings: ServeSettings, events: Events) -> Plane:

@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from holdfast.domain.errors import Conflict, InvalidInput, NotFound, SchemaMismatch, StoreUnavailable
+from holdfast.domain.errors import Conflict, InvalidInput, NotFound, SchemaMismatch, StoreUnavailable, TooLarge
 from holdfast.domain.events import Events
 from holdfast.domain.events import Problem as Unexpected
 from holdfast.domain.names import storable_text
@@ -38,6 +38,7 @@ class Problem(BaseModel):
     status: int
     detail: str
     field: str | None = None
+    limit_bytes: int | None = None
 
 
 class Refused(Exception):
@@ -115,6 +116,8 @@ async def _known(_request: Request, error: Exception) -> ProblemResponse:
     match error:
         case Conflict():
             return problem(409, str(error), field=error.field)
+        case TooLarge():
+            return problem(413, str(error), "Too large", field=error.field, limit_bytes=error.limit_bytes)
         case InvalidInput():
             return problem(422, str(error), field=error.field)
         case NotFound():

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from holdfast.serve.options import Limits
 
 MOST_PIPELINED = 16
+_TOO_LARGE = (b"431 Request Header Fields Too Large", b"The head of the request is too large.")
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -30,7 +31,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answering: RequestResponseCycle | None = None
         self._in_head = True
         self._in_body = False
-        self._head_bytes = 0
+        self._head_bytes = 0  # read while the head was not whole
+        self._field_bytes = 0  # of its parts that are
         self._is_over = False  # nothing more is read
 
     # connection
@@ -54,7 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if was_in_head and self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.head_bytes:
-                self._end(b"431 Request Header Fields Too Large", b"The head of the request is too large.")
+                self._end(*_TOO_LARGE)
         if self._deadline is None and not self._in_body and not self._is_answering:
             self._set_deadline()  # some bytes that begin no request
 
@@ -64,8 +66,24 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = True
         self._head_bytes = 0
+        self._field_bytes = 0
         if self._deadline is None:
             self._set_deadline()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Of the head, or behind a body in chunks."""
+        self._count(len(name) + len(value) + len(": \r\n"))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        """Also a head that came in one piece, of which nothing was ever waited for."""
+        self._field_bytes += size
+        if self._field_bytes > self.limits.head_bytes:
+            raise ValueError("the head is too large")  # the parser reads no further, and asks for an answer
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -96,7 +114,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._set_deadline()
 
     def send_400_response(self, msg: str) -> None:
-        self._end(b"400 Bad Request", msg.encode())
+        if self._field_bytes > self.limits.head_bytes:
+            self._end(*_TOO_LARGE)
+        else:
+            self._end(b"400 Bad Request", msg.encode())
 
     @property
     def _is_answering(self) -> bool:

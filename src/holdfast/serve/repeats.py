@@ -14,8 +14,8 @@ from holdfast.domain.errors import StoreUnavailable
 from holdfast.ports import Store
 from holdfast.serve.batching import Batch
 from holdfast.serve.budget import Budget
-from holdfast.serve.lines import Found, Waiter, Wanted
 from holdfast.serve.problems import Refused
+from holdfast.serve.waiters import Found, Waiter, Wanted
 
 Request = tuple[str, str]  # credential and request id
 

@@ -1,13 +1,15 @@
 """A control plane that runs: a socket, a loop, a server, and an orderly end.
 
 A stop closes the door first; then everybody who waits is answered, event streams end, and requests under way are
-finished, for as long as `stop_seconds`. A second signal does not wait for them.
+finished, for as long as `stop_seconds`; then those that wait for the store are told that it has not answered. A second
+signal does not wait for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import signal
 import socket
 import sys
@@ -18,7 +20,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-from holdfast.domain.errors import ConfigurationError
+from holdfast.domain.errors import ConfigurationError, HoldfastError
 from holdfast.domain.events import Events
 from holdfast.serve.app import create_app
 from holdfast.serve.options import ServeSettings
@@ -66,6 +68,7 @@ class ControlPlane:
         self._thread: threading.Thread | None = None
         self._begun = threading.Event()
         self._failure: BaseException | None = None
+        self._refusal: HoldfastError | None = None
         self._stopped = False
 
     @property
@@ -80,7 +83,14 @@ class ControlPlane:
     def run(self) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(self._serve())
+        if self._refusal is not None:
+            raise self._refusal
         return 0
+
+    def refuse(self, error: HoldfastError) -> None:
+        """From any thread: it turned out that it must not run. `run` ends with that."""
+        self._refusal = error
+        self._end()
 
     def start(self, *, wait: bool = True) -> None:
         self._thread = threading.Thread(target=self._in_thread, name="holdfast-serve", daemon=True)
@@ -91,12 +101,15 @@ class ControlPlane:
                 raise self._failure
 
     def stop(self) -> None:
-        self._stopped = True
-        if self._server is not None:
-            self._server.should_exit = True
+        self._end()
         if self._thread is not None:
             self._thread.join()
         self._socket.close()
+
+    def _end(self) -> None:
+        self._stopped = True
+        if self._server is not None:
+            self._server.should_exit = True
 
     async def _serve(self) -> None:
         self.plane = plane = make_plane(self.settings, self._events)
@@ -157,7 +170,8 @@ def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(settings.stop_seconds)),
+        # Those that the plane cuts off at the end of the grace are still to be answered.
+        timeout_graceful_shutdown=math.ceil(settings.stop_seconds) + 1,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Settled
+from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Reason, Settled
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.feed import FeedPage, FeedPlace
@@ -62,6 +62,7 @@ from holdfast.stores.verbs import (
     log_lines,
     offers,
     operating,
+    proving,
     querying,
     reaping,
     replaying,
@@ -166,7 +167,8 @@ class SqlStore:
         heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
     ) -> Claimed | None:
         """The job under a fresh lease; None when it is not claimable now (held, not due, finished, not admitted)."""
-        found = claim_jobs(self.database, worker, [job_id], lease_seconds - heartbeat_seconds, credential)
+        gap = lease_seconds - heartbeat_seconds
+        found = claim_jobs(self.database, self._claiming, worker, [job_id], gap, credential)
         return found[0] if found else None
 
     def claim_jobs(
@@ -184,7 +186,9 @@ class SqlStore:
     ) -> list[Claimed]:
         """Of many at once those that could be claimed; `messages` has the message that named each of them."""
         gap = lease_seconds - heartbeat_seconds
-        return claim_jobs(self.database, worker, job_ids, gap, credential, request_id, messages, queues, tasks)
+        return claim_jobs(
+            self.database, self._claiming, worker, job_ids, gap, credential, request_id, messages, queues, tasks
+        )
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]:
         return beating.heartbeat(self.database, beats)
@@ -518,6 +522,14 @@ class SqlStore:
 
     def standings(self, ids: Sequence[str]) -> dict[str, Standing]:
         return tokens.standings(self.database, ids)
+
+    def lease_reasons(self, shown: Sequence[Beat]) -> list[Reason | None]:
+        """Whether each of these leases was ever given to whoever shows it, also where it is over: None, or why not."""
+        return proving.lease_reasons(self.database, shown)
+
+    def keep_worker_of(self, credential: str, row: WorkerRow) -> bool:
+        """The row of a worker that has this credential; False when the id is another's."""
+        return worker_rows.keep_worker_of(self.database, credential, row)
 
     def touch_tokens(self, ids: Sequence[str]) -> None:
         tokens.touch(self.database, ids)

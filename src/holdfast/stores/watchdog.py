@@ -28,7 +28,9 @@ class Watchdog:
         threading.Thread(target=self._patrol, name="holdfast-watchdog", daemon=True).start()
 
     def arm(self, connection: Any) -> None:
-        self._deadlines[connection] = time.monotonic() + self._timeout
+        self._deadlines[connection] = deadline = time.monotonic() + self._timeout
+        if self._stop.is_set():
+            self._shoot(connection, deadline)
 
     def disarm(self, connection: Any) -> None:
         if self._deadlines.pop(connection, None) is None:
@@ -37,7 +39,10 @@ class Watchdog:
                 pass
 
     def close(self) -> None:
+        """Nobody looks after this: so whatever is still in use ends now, and its user with it."""
         self._stop.set()
+        for connection, deadline in list(self._deadlines.items()):
+            self._shoot(connection, deadline)
 
     def _patrol(self) -> None:
         while not self._stop.wait(max(self._timeout / 8, _SHORTEST_ROUND)):

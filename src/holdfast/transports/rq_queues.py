@@ -1,7 +1,8 @@
 """RQ's queues in Redis, filled with messages that each name one job of ours.
 
-An RQ queue has the name of the Holdfast queue. A message says `holdfast.rq.execute_run(job_id)` and nothing else, and
-everything that RQ could decide is switched off:
+An RQ queue has the name of the Holdfast queue. A message says `holdfast.rq.execute_run(job_id)`, and of which task and
+version the job is, so that a worker that lacks the task can tell at once. Everything that RQ could decide is switched
+off:
 
 id            of the job and its version, so that one that is still queued is not queued again
 timeout -1    time limits are Holdfast's
@@ -24,6 +25,7 @@ from rq.job import Job
 from rq.queue import EnqueueData
 
 from holdfast.domain.offers import Offer
+from holdfast.transports.rq_refusals import refused_key
 
 FUNCTION = "holdfast.rq.execute_run"
 WINDOW = 500
@@ -49,7 +51,8 @@ class RqQueues:
         return max(0, self.window - self._queue(queue).count)
 
     def push(self, offers: Iterable[Offer]) -> int:
-        """Put a message for each into its queue, unless it has one or the queue is full; how many that were."""
+        """Put a message for each into its queue, unless it has one, was refused lately for want of its task, or the
+        queue is full; how many that were."""
         by_queue: dict[str, list[Offer]] = {}
         for offer in offers:
             by_queue.setdefault(offer.queue, []).append(offer)
@@ -62,7 +65,7 @@ class RqQueues:
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.llen(queue.key)
             for offer in offers:
-                pipeline.exists(Job.key_for(_message_id(offer)))
+                pipeline.exists(Job.key_for(_message_id(offer)), refused_key(offer.job_id, offer.seq))
             length, *known = pipeline.execute()
         unknown = [offer for offer, is_known in zip(offers, known, strict=True) if not is_known]
         pushed = unknown[: max(0, self.window - length)]
@@ -84,5 +87,6 @@ def _message(offer: Offer) -> EnqueueData:
         ttl=QUEUED_SECONDS,
         failure_ttl=FAILED_SECONDS,
         description=f"holdfast job {offer.job_id}",
+        meta={"task": offer.task, "seq": offer.seq},
         job_id=_message_id(offer),
     )

@@ -40,6 +40,7 @@ class Errand:
     request_id: str = field(default_factory=lambda: secrets.token_hex(16))
     asked: bool = False
     why_not: str | None = None
+    unknown: Job | None = None  # the job, when it is of a task that this app lacks
 
 
 @dataclass
@@ -93,10 +94,13 @@ class OneJobStore:
 
     def _unfit(self, tasks: Sequence[str]) -> str | None:
         try:
-            task = self._store.job(self._errand.job_id).task
+            job = self._store.job(self._errand.job_id)
         except NotFound:
             return "there is no such job"
-        return None if task in tasks else f"this app has no task {task}"
+        if job.task in tasks:
+            return None
+        self._errand.unknown = job
+        return f"this app has no task {job.task}"
 
     def _claim(self, worker: str) -> list[Claimed]:
         try:

@@ -5,11 +5,15 @@ A job of another queue is as if it were not there (404); a queue that is named i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import Depends
 
-from holdfast.domain.errors import NotFound
+from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.job import DEFAULT_QUEUE, Enqueued
+from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id
 from holdfast.domain.tokens import Scope
 from holdfast.ports import Store
@@ -40,6 +44,38 @@ def check_history(store: Store, identity: Identity, job_id: str) -> str:
 
 def no_job(job_id: str) -> NotFound:
     return NotFound(f"there is no job {job_id}")
+
+
+def may_use_task(identity: Identity, task: TaskInfo | None) -> bool:
+    """Could it make a job of this task without naming a queue?"""
+    queue = None if task is None else task.job_options().get("queue")
+    return identity.may_use(queue or DEFAULT_QUEUE)
+
+
+@contextmanager
+def without_names(identity: Identity) -> Iterator[None]:
+    """Who has a key or an id that is taken is told only to those who see every queue. To the others the refusal is the
+    same whatever the job is, so that nobody can guess at it."""
+    try:
+        yield
+    except Conflict:
+        if identity.queues is None:
+            raise
+        raise _taken() from None
+
+
+def check_stand_in(store: Store, identity: Identity, enqueued: Enqueued) -> Enqueued:
+    """409 where a job that is not there for this token stands in for the one that was to be made: nothing was."""
+    if enqueued.created or identity.queues is None:
+        return enqueued
+    queue = store.queue_of(enqueued.id)
+    if queue is None or not identity.may_use(queue):
+        raise _taken()
+    return enqueued
+
+
+def _taken() -> Refused:
+    return Refused(409, "Taken", "another job has this id or unique key, or has done the same already; use another one")
 
 
 def check_whole_fleet(identity: Identity, what: str) -> None:

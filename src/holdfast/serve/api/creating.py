@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.domain.errors import Conflict, InvalidInput
+from holdfast.domain.errors import Conflict, InvalidInput, TooLarge
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.manifest import TaskInfo, defaults_of
 from holdfast.ports import Store
+from holdfast.serve.api.access import without_names
 from holdfast.serve.api.job_forms import NewJobForm
 from holdfast.serve.auth import Identity
 
 
 def create(store: Store, identity: Identity, form: NewJobForm, lease_seconds: float) -> Enqueued:
-    options = form.options()
-    job = NewJob.from_options({**defaults_of(store.announced(form.task), lease_seconds), **options})
+    defaults = defaults_of(store.announced(form.task), lease_seconds)
+    job = NewJob.from_options({**defaults, **form.options(), **_own(identity)})
     identity.check_queues([job.queue])
-    return store.enqueue(job)
+    with without_names(identity):
+        return store.enqueue(job)
 
 
 def create_all(store: Store, identity: Identity, forms: Sequence[NewJobForm], lease_seconds: float) -> list[Enqueued]:
@@ -26,9 +28,15 @@ def create_all(store: Store, identity: Identity, forms: Sequence[NewJobForm], le
     jobs = []
     for number, form in enumerate(forms):
         defaults = defaults_of(known.get(form.task), lease_seconds)
-        jobs.append(_numbered(number, {**defaults, **form.options()}))
+        jobs.append(_numbered(number, {**defaults, **form.options(), **_own(identity)}))
     identity.check_queues({job.queue for job in jobs})
-    return store.enqueue_many(jobs)
+    with without_names(identity):
+        return store.enqueue_many(jobs)
+
+
+def _own(identity: Identity) -> dict[str, Any]:
+    """Nobody gets a job in answer that is not there for him."""
+    return {} if identity.queues is None else {"answered_by": identity.queues}
 
 
 def _announced(store: Store, names: set[str]) -> dict[str, TaskInfo]:
@@ -43,5 +51,7 @@ def _numbered(number: int, options: dict[str, Any]) -> NewJob:
         return NewJob.from_options(options)
     except Conflict:
         raise
+    except TooLarge as error:
+        raise TooLarge(f"jobs.{number}.{error.field}", error.rule, error.limit_bytes) from None
     except InvalidInput as error:
         raise InvalidInput(f"jobs.{number}.{error.field}", error.rule) from None

@@ -7,8 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from holdfast.domain import views
+from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.tokens import Scope
 from holdfast.ports import Store
-from holdfast.serve.api.access import Reader, check_job
+from holdfast.serve.api.access import Reader, check_job, may_use_task
 from holdfast.serve.api.fleet_views import (
     RefusalsView,
     RefusalView,
@@ -21,13 +23,13 @@ from holdfast.serve.api.fleet_views import (
     WorkersView,
     WorkerView,
 )
+from holdfast.serve.api.parameters import AskingRoute
 from holdfast.serve.api.values import answer
 from holdfast.serve.auth import Identity
-from holdfast.serve.body import StrictRoute
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems
 
-router = APIRouter(tags=["fleet"], route_class=StrictRoute)
+router = APIRouter(tags=["fleet"], route_class=AskingRoute)
 MOST_STUCK = 200
 
 
@@ -51,10 +53,19 @@ def _shown(worker: views.WorkerView, identity: Identity) -> WorkerView:
 
 @router.get("/tasks")
 async def list_tasks(plane: PlaneDep, identity: Reader) -> TasksView:
-    """What workers have announced: the defaults that jobs get whose caller does not have the code."""
-    _ = identity
+    """What workers have announced: the defaults that jobs get whose caller does not have the code. For a token that is
+    limited to queues, the tasks whose jobs go there by themselves. Webhooks are shown to clients of all queues only."""
     found = await plane.reads.call(lambda store: store.announced_tasks())
-    return TasksView(tasks=[TaskView.model_validate(task) for task in found])
+    return TasksView(tasks=[_task(task, identity) for task in found if may_use_task(identity, task)])
+
+
+def _task(task: TaskInfo, identity: Identity) -> TaskView:
+    """A webhook's URL is often a secret."""
+    view = TaskView.model_validate(task)
+    if identity.queues is None and identity.may((Scope.CLIENT,)):
+        return view
+    shown = {name: value for name, value in view.defaults.items() if name != "webhook"}
+    return view.model_copy(update={"defaults": shown})
 
 
 @router.get("/stuck", response_model=StuckListView)

@@ -20,8 +20,8 @@ from holdfast.serve.api.job_views import (
     EventView,
     LinesView,
 )
+from holdfast.serve.api.parameters import AskingRoute
 from holdfast.serve.api.values import JobIdPath, answer
-from holdfast.serve.body import StrictRoute
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems
 
@@ -32,7 +32,7 @@ MOST_CHARACTERS = 2_000_000
 _LARGEST = 2**31 - 1
 _CURSOR = re.compile(r"([0-9]{1,10})\.([0-9]{1,10})")
 
-router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"], route_class=StrictRoute, responses=problems(404))
+router = APIRouter(prefix="/jobs/{job_id}", tags=["jobs"], route_class=AskingRoute, responses=problems(404))
 
 
 @router.get("/events", response_model=EventsView)

@@ -22,6 +22,9 @@ MOST_IN_A_BATCH = 10_000
 
 Budget = Annotated[GivenInteger, Field(ge=1, le=MAX_BUDGET)]
 Seconds = Annotated[GivenNumber, Field(gt=0)]
+# Nobody can keep a shorter one over HTTP.
+LeaseSeconds = Annotated[GivenNumber, Field(ge=1)]
+Version = GivenName | Annotated[GivenInteger, Field(ge=-(2**63), lt=2**63, description="kept as text")]
 
 
 class RetryForm(Form):
@@ -51,8 +54,8 @@ class NewJobForm(Form):
     max_crashes: Budget | None = None
     retry: RetryForm | None = None
     timeout_seconds: Seconds | None = None
-    lease_seconds: Seconds | None = None
-    version: GivenName | None = None
+    lease_seconds: LeaseSeconds | None = None
+    version: Version | None = None
     id: (
         Annotated[GivenText, Field(json_schema_extra={"format": "uuid"}, description="makes it safe to ask again")]
         | None

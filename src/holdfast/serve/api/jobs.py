@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from holdfast.domain.job import Enqueued
 from holdfast.domain.lifecycle import State
 from holdfast.ports import Store
 from holdfast.serve.api import operating
-from holdfast.serve.api.access import Client, Reader, check_job
+from holdfast.serve.api.access import Client, Reader, check_job, check_stand_in, without_names
 from holdfast.serve.api.creating import create, create_all
 from holdfast.serve.api.job_forms import BatchForm, NewJobForm
 from holdfast.serve.api.job_views import (
@@ -20,14 +21,14 @@ from holdfast.serve.api.job_views import (
     ListedView,
     OperatedView,
 )
+from holdfast.serve.api.parameters import AskingRoute
 from holdfast.serve.api.values import JobIdPath, answer
-from holdfast.serve.body import StrictRoute
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems
 
 MOST_LISTED = 1_000
 
-router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=StrictRoute)
+router = APIRouter(prefix="/jobs", tags=["jobs"], route_class=AskingRoute)
 EXISTING: dict[int | str, dict[str, Any]] = {
     200: {"model": EnqueuedView, "description": "A job that was there already stands in for it."}
 }
@@ -106,5 +107,11 @@ async def replay_job(
     ] = None,
 ) -> Response:
     """Run the same task with the same payload and options again, as a new job that says whose replay it is."""
-    enqueued = await plane.writes.call(lambda store: store.replay(check_job(store, identity, job_id), id))
+
+    def replay(store: Store) -> Enqueued:
+        known = check_job(store, identity, job_id)
+        with without_names(identity):
+            return check_stand_in(store, identity, store.replay(known, id))
+
+    enqueued = await plane.writes.call(replay)
     return answer(EnqueuedView.model_validate(enqueued), 201 if enqueued.created else 200)

@@ -9,7 +9,7 @@ from holdfast.domain.errors import NotFound
 from holdfast.domain.job import DEFAULT_QUEUE
 from holdfast.domain.schedule import Schedule
 from holdfast.ports import Store
-from holdfast.serve.api.access import Client, Reader
+from holdfast.serve.api.access import Client, Reader, check_stand_in, may_use_task, without_names
 from holdfast.serve.api.fleet_views import SchedulesView, ScheduleView, UnreadableView
 from holdfast.serve.api.job_views import EnqueuedView
 from holdfast.serve.api.values import NamePath, answer
@@ -64,7 +64,8 @@ async def run_schedule(plane: PlaneDep, identity: Client, name: NamePath) -> Res
 
     def run(store: Store) -> Response:
         _check(store, identity, name)
-        enqueued = store.run_schedule_now(name, lease_seconds=lease)
+        with without_names(identity):
+            enqueued = check_stand_in(store, identity, store.run_schedule_now(name, lease_seconds=lease))
         return answer(EnqueuedView.model_validate(enqueued), 201 if enqueued.created else 200)
 
     return await plane.writes.call(run)
@@ -80,6 +81,5 @@ def _may_see(store: Store, identity: Identity, schedule: Schedule) -> bool:
         return True
     queue = schedule.job.get("queue")
     if queue is None and schedule.declared is None:
-        task = store.announced(schedule.task)
-        queue = None if task is None else task.job_options().get("queue")
+        return may_use_task(identity, store.announced(schedule.task))
     return identity.may_use(queue or DEFAULT_QUEUE)

@@ -14,13 +14,13 @@ from holdfast.domain.feed import Transition
 from holdfast.domain.names import check_id
 from holdfast.serve.api.access import Reader
 from holdfast.serve.api.live import LiveFeed
+from holdfast.serve.api.parameters import AskingRoute
 from holdfast.serve.api.speaking import Speaking, place_of
-from holdfast.serve.body import StrictRoute
 from holdfast.serve.plane import Plane, PlaneDep
 
 LONGEST_SECONDS = 86_400.0
 
-router = APIRouter(tags=["events"], route_class=StrictRoute)
+router = APIRouter(tags=["events"], route_class=AskingRoute)
 
 
 class EventStream(StreamingResponse):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from holdfast.domain import wire
-from holdfast.domain.answers import Beat, Status
+from holdfast.domain.answers import Beat, Beaten, Status
 from holdfast.domain.names import check_id, check_name
+from holdfast.domain.records import iso
 from holdfast.serve.auth import Identity
 from holdfast.serve.body import StrictRoute
 from holdfast.serve.contract.caller import Caller
@@ -34,7 +37,7 @@ async def heartbeat(body: HeartbeatRequest, plane: PlaneDep, caller: Caller) -> 
     [beaten] = await plane.batching.heartbeats([beat])
     if beaten.status is Status.BUSY:
         raise busy("the job's row is locked; its lease is still yours, so ask again")
-    return JSONResponse(without_status(wire.beaten_to_json(beaten)))
+    return JSONResponse(without_status(_answer(beaten)))
 
 
 @router.post("/heartbeats", response_model=HeartbeatsAnswer)
@@ -42,7 +45,13 @@ async def heartbeats(body: HeartbeatsRequest, plane: PlaneDep, caller: Caller) -
     """Renew many leases; the answers are in the order of the beats. `status: busy` is still yours: ask again."""
     worker = check_name(body.worker_id, "worker_id")
     answers = await plane.batching.heartbeats([_beat(item, worker, caller) for item in body.beats])
-    return JSONResponse({"answers": [wire.beaten_to_json(beaten) for beaten in answers]})
+    return JSONResponse({"answers": [_answer(beaten) for beaten in answers]})
+
+
+def _answer(beaten: Beaten) -> dict[str, Any]:
+    """With the time as the client API writes it."""
+    expires_at = beaten.lease_expires_at
+    return wire.beaten_to_json(beaten) | {"lease_expires_at": None if expires_at is None else iso(expires_at)}
 
 
 def _beat(item: BeatItem, worker: str, caller: Identity) -> Beat:

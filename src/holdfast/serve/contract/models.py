@@ -43,8 +43,9 @@ class Lease(Body):
 
 class ClaimRequest(Body):
     worker_id: Name
+    # Without a default: a misspelt name must not mean "all of them".
     streams: list[Name] | None = Field(
-        None, min_length=1, max_length=1_000, description="In order of priority; left out: all that the token may use."
+        min_length=1, max_length=1_000, description="In order of priority; null: all that the token may use."
     )
     max_wait_ms: int = Field(0, ge=0, le=LONGEST_WAIT_MS)
     limit: int | None = Field(None, ge=1, le=MOST_JOBS)
@@ -144,7 +145,7 @@ class HeartbeatsAnswer(Body):
 
 class CompleteRequest(Lease):
     worker_id: Name
-    result: Any = None
+    result: Any = Field(description="What the job returns; null for nothing.")
 
 
 class ErrorBody(Body):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from holdfast.domain.errors import InvalidInput, NotFound
+from holdfast.domain import wire
+from holdfast.domain.answers import Beat, Reason
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.job import NewJob
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id, check_name
 from holdfast.domain.schedule import Declaration, ScheduleFailure
 from holdfast.domain.views import WorkerRow
 from holdfast.ports import Store
-from holdfast.serve.auth import Identity
 from holdfast.serve.body import StrictRoute
 from holdfast.serve.contract.caller import Caller
 from holdfast.serve.contract.telling_models import (
@@ -24,39 +27,65 @@ from holdfast.serve.contract.telling_models import (
     AnnounceRequest,
     LogLineBody,
     LogsRequest,
+    ShownLease,
     StoreAnswer,
+    TaskBody,
     WorkerBody,
 )
+from holdfast.serve.contract.telling_rights import may_announce, own_schedules
 from holdfast.serve.plane import PlaneDep
+from holdfast.serve.problems import Refused
 
 router = APIRouter(route_class=StrictRoute)
 
 CONTRACT = 1
+SOME_TASK = "task"  # stands for any: the defaults are what is checked
 
 
 @router.post("/logs", response_model=Accepted)
-async def logs(body: LogsRequest, plane: PlaneDep, caller: Caller) -> JSONResponse:
-    """Lines that jobs said. A line that is sent twice is stored once; those of a job that is not there are left out."""
-    check_name(body.worker_id, "worker_id")
+async def logs(body: LogsRequest, plane: PlaneDep, caller: Caller, request: Request) -> JSONResponse:
+    """Lines that jobs said, under the leases of their attempts, which may be over. A line that is sent twice is stored
+    once; those of a job that is not there are left out. A line without its lease is 403, and then none is stored."""
+    worker = check_name(body.worker_id, "worker_id")
     lines = [_line(line) for line in body.lines]
-    await plane.control.call(lambda store: store.append_logs(_allowed(store, lines, caller)))
+    leases = [_shown(lease, worker, caller.id) for lease in body.leases]
+
+    def append(store: Store) -> bool:
+        reasons = store.lease_reasons(leases)
+        judged = {(lease.job_id, lease.attempt): reason for lease, reason in zip(leases, reasons, strict=True)}
+        if any(judged.get((line.job_id, line.attempt), Reason.UNKNOWN_LEASE) is Reason.UNKNOWN_LEASE for line in lines):
+            return False
+        store.append_logs([line for line in lines if judged[line.job_id, line.attempt] is None])
+        return True
+
+    if not await plane.control.call(append):
+        request.state.refusal = "wrong_lease"
+        raise Refused(
+            403,
+            "Not for this token",
+            "`leases` must hold, for each attempt that has a line here, the lease token that this credential was given"
+            " for it; nothing was stored",
+        )
     return JSONResponse({"ok": True})
 
 
 @router.post("/announce", response_model=AnnounceAnswer)
 async def announce(body: AnnounceRequest, plane: PlaneDep, caller: Caller) -> JSONResponse:
-    """The tasks that a worker can run, and the schedules that its code declares."""
+    """The tasks that a worker can run, and the schedules that its code declares. A token that is limited to queues
+    speaks of those of its queues only; else it is 403, and nothing is stored."""
     check_name(body.worker_id, "worker_id")
-    tasks = [TaskInfo(task.name, task.version, task.kind, task.on_lost_lease, task.defaults) for task in body.tasks]
-    declared = None if body.schedules is None else [_declaration(item, caller) for item in body.schedules]
-    kept = [_declaration(item, caller) for item in body.kept]
+    tasks = [_task(number, task) for number, task in enumerate(body.tasks)]
+    declared = [_declaration(item) for item in body.schedules or ()]
+    kept = [_declaration(item) for item in body.kept]
 
     def tell(store: Store) -> tuple[ScheduleFailure, ...]:
+        may_announce(store, tasks, caller)
+        own, own_kept = (own_schedules(store, given, tasks, caller) for given in (declared, kept))
         if tasks:
             store.announce(tasks)
-        if kept:
-            store.keep_schedules(kept)
-        return () if declared is None else store.announce_schedules(declared)
+        if own_kept:
+            store.keep_schedules(own_kept)
+        return store.announce_schedules(own)
 
     failures = await plane.writes.call(tell)
     told = [{"schedule": failure.schedule, "message": failure.message} for failure in failures]
@@ -64,12 +93,16 @@ async def announce(body: AnnounceRequest, plane: PlaneDep, caller: Caller) -> JS
 
 
 @router.post("/worker", response_model=Accepted)
-async def worker(body: WorkerBody, plane: PlaneDep, _caller: Caller) -> JSONResponse:
-    """The worker's own row, for people to look at."""
+async def worker(body: WorkerBody, plane: PlaneDep, caller: Caller, request: Request) -> JSONResponse:
+    """The worker's own row, for people to look at. It belongs to the credential that wrote it first."""
     given = body.model_dump()
-    queues = given.pop("queues")
+    named = given.pop("queues")
+    caller.check_queues(named or ())
+    queues: Sequence[str] | None = caller.queues if named is None else named
     row = WorkerRow(**given, queues=None if queues is None else tuple(queues))
-    await plane.writes.call(lambda store: store.keep_worker(row))
+    if not await plane.writes.call(lambda store: store.keep_worker_of(caller.id, row)):
+        request.state.refusal = "another_worker"
+        raise Refused(403, "Not for this token", "a worker of this id is known, and it has another credential")
     return JSONResponse({"ok": True})
 
 
@@ -81,31 +114,25 @@ async def store(plane: PlaneDep, _caller: Caller) -> JSONResponse:
 
 
 def _line(line: LogLineBody) -> LogLine:
-    if line.at.tzinfo is None:
-        raise InvalidInput("at", "must carry a time zone")
     job_id = check_id(line.job_id, "job_id")
     return LogLine(job_id, line.attempt, line.number, line.at, line.stream, line.message, line.level, line.fields)
 
 
-def _allowed(store: Store, lines: list[LogLine], caller: Identity) -> list[LogLine]:
-    """A token that is limited to queues writes to the logs of their jobs only."""
-    if caller.queues is None:
-        return lines
-    may = {job_id: _may_write(store, job_id, caller) for job_id in {line.job_id for line in lines}}
-    return [line for line in lines if may[line.job_id]]
+def _shown(lease: ShownLease, worker: str, credential: str) -> Beat:
+    job_id, attempt = wire.parse_attempt_id(lease.attempt_id)
+    return Beat(job_id, attempt, lease.lease_token, worker, credential=credential)
 
 
-def _may_write(store: Store, job_id: str, caller: Identity) -> bool:
+def _task(number: int, body: TaskBody) -> TaskInfo:
+    """With defaults that jobs can have: else nobody could enqueue the task any more."""
+    task = TaskInfo(check_name(body.name, "name"), body.version, body.kind, body.on_lost_lease, body.defaults)
     try:
-        return caller.may_use(store.job(job_id).queue)
-    except NotFound:
-        return False
+        NewJob.from_options({**task.job_options(), "task": SOME_TASK})
+    except InvalidInput as error:
+        raise InvalidInput(f"tasks.{number}.defaults.{error.field}", error.rule) from None
+    return task
 
 
-def _declaration(given: dict[str, Any], caller: Identity) -> Declaration:
+def _declaration(given: dict[str, Any]) -> Declaration:
     value = dict(given)
-    declaration = Declaration.from_json(check_name(value.pop("name", None), "name"), value)
-    queue = declaration.job.get("queue")
-    if queue is not None:
-        caller.check_queues([queue])
-    return declaration
+    return Declaration.from_json(check_name(value.pop("name", None), "name"), value)

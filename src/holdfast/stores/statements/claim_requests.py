@@ -5,6 +5,13 @@ from __future__ import annotations
 from holdfast.stores.statements.words import Statement, Words
 
 
+def _begin(_words: Words) -> str:
+    """Postgres only: nobody else answers this request until the transaction ends. And where a row of its name is being
+    written all the same, that is not waited for."""
+    return """
+        SELECT pg_try_advisory_xact_lock(CAST(:key AS bigint)), set_config('lock_timeout', '250ms', true)"""
+
+
 def _granted(_words: Words) -> str:
     return """
         SELECT c.nonce, c.jobs FROM holdfast_claim_requests c
@@ -33,6 +40,7 @@ def _known(words: Words) -> str:
         JOIN holdfast_claim_requests c ON c.credential = r.credential AND c.request = r.request"""
 
 
+BEGIN = Statement("claim_requests.begin", _begin)
 GRANTED = Statement("claim_requests.granted", _granted)
 KNOWN = Statement("claim_requests.known", _known)
 GRANT = Statement("claim_requests.grant", _grant)

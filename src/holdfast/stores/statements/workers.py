@@ -20,6 +20,10 @@ COLUMNS = {
 VIEWED = (*COLUMNS, "started_at", "beat_at", "stopped_at")
 
 
+# In `detail`: whose row it is, where the worker came over HTTP. Nobody is shown it.
+CREDENTIAL = "holdfast.credential"
+
+
 def _keep(words: Words) -> str:
     changes = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name != "id")
     return f"""
@@ -29,6 +33,11 @@ def _keep(words: Words) -> str:
         FROM {words.rows(COLUMNS)} {words.true_filter}
         ON CONFLICT (id) DO UPDATE SET {changes}, beat_at = excluded.beat_at,
             stopped_at = CASE WHEN excluded.state = 'stopped' THEN coalesce(w.stopped_at, excluded.stopped_at) END"""
+
+
+def _keep_own(words: Words) -> str:
+    path = f"'{CREDENTIAL}'" if words.postgres else f"""'$."{CREDENTIAL}"'"""
+    return f"{_keep(words)} WHERE w.detail ->> {path} = excluded.detail ->> {path} RETURNING id"
 
 
 def _forget(words: Words) -> str:
@@ -43,5 +52,6 @@ def _workers(_words: Words) -> str:
 
 
 KEEP = Statement("workers.keep", _keep)
+KEEP_OWN = Statement("workers.keep_own", _keep_own)
 FORGET = Statement("workers.forget", _forget)
 WORKERS = Statement("workers.list", _workers)

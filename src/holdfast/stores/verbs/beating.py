@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.domain import digests
 from holdfast.domain.answers import Beat, Beaten, Status, Verb
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, TooLarge
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
 from holdfast.domain.spec import check_json, encode_json
 from holdfast.stores import rows
@@ -81,5 +81,5 @@ def _checked_progress(progress: object) -> object:
     if progress is not None:
         check_json(progress, "progress")
         if len(encode_json(progress).encode()) > MAX_PROGRESS_BYTES:
-            raise InvalidInput("progress", f"must be at most {MAX_PROGRESS_BYTES:,} bytes of JSON")
+            raise TooLarge("progress", f"must be at most {MAX_PROGRESS_BYTES:,} bytes of JSON", MAX_PROGRESS_BYTES)
     return progress

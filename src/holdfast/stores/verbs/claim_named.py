@@ -7,7 +7,6 @@ the same admission as a batch claim.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +17,7 @@ from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database, Row
 from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.verbs import claim_requests
-from holdfast.stores.verbs.claiming import Admission, claim_rows, read_admission, spend
+from holdfast.stores.verbs.claiming import Admission, Claiming, claim_rows, read_admission, spend
 from holdfast.stores.verbs.reaping import reap_these
 
 
@@ -35,6 +34,7 @@ LIMITS_OF = Statement("claim_named.limits_of", _limits_of)
 
 def claim_jobs(
     database: Database,
+    claiming: Claiming,
     worker: str,
     job_ids: Sequence[str],
     gap: float,
@@ -62,8 +62,8 @@ def claim_jobs(
         return claim_requests.once(database, credential, request_id, claim)
     if not ids:
         return []
-    with database.transaction() as transaction:
-        return claim(transaction, os.urandom(32))
+    with claiming.secret(credential) as secret, database.transaction() as transaction:
+        return claim(transaction, secret)
 
 
 def _admitted(

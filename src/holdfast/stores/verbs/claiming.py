@@ -82,7 +82,7 @@ class Claiming:
         if request_id is not None:
             return self._claim_once(wanted, governed, request_id)
         if governed:
-            with self._secret(credential) as secret, self._database.transaction() as transaction:
+            with self.secret(credential) as secret, self._database.transaction() as transaction:
                 return _claim_governed(transaction, wanted, secret)
         return self._claim_ungoverned(wanted)
 
@@ -97,7 +97,7 @@ class Claiming:
         return claim_requests.once(self._database, wanted.credential, request_id, claim)
 
     @contextmanager
-    def _secret(self, credential: str) -> Iterator[bytes]:
+    def secret(self, credential: str) -> Iterator[bytes]:
         """One secret a claim. If the store breaks off, the claim may be committed all the same: the secret is kept, so
         that `recover` can tell which leases are ours."""
         secret = os.urandom(32)
@@ -129,7 +129,7 @@ class Claiming:
         return found
 
     def _claim_in(self, wanted: Wanted, slack: int) -> list[Claimed]:
-        with self._secret(wanted.credential) as secret, self._database.statement() as transaction:
+        with self.secret(wanted.credential) as secret, self._database.statement() as transaction:
             return _claim_window(transaction, wanted, slack, secret)
 
     def limits_changed(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ from holdfast.stores import postgres
 from holdfast.stores.database import CursorTransaction, Database, Transaction
 from holdfast.stores.ids import new_ids
 from holdfast.stores.statements import enqueue as sql
-from holdfast.stores.statements.words import POSTGRES, SQLITE
+from holdfast.stores.statements.words import POSTGRES, SQLITE, Statement, Words
 from holdfast.stores.types import to_text
 
 COPY_FROM = 20  # below this a single INSERT is faster than setting up a COPY
@@ -34,6 +34,13 @@ TRIES = 8
 # In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
 OWN_TRIES = 20
 LONGEST_PAUSE_SECONDS = 0.1
+
+
+def _queues(words: Words) -> str:
+    return f"SELECT {words.as_text('j.id')}, j.queue FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"
+
+
+QUEUES = Statement("enqueue.queues", _queues)
 
 
 def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -103,6 +110,7 @@ def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], tries: int)
         for start in range(0, len(positions), CHUNK):
             _insert_or_find(transaction, jobs, ids, positions[start : start + CHUNK], answers)
         if len(answers) == len(jobs):
+            _refuse_hidden_holders(transaction, jobs, answers)
             return [answers[n] for n in range(len(jobs))]
     raise _KeyChangedHands
 
@@ -125,6 +133,19 @@ def _refuse_taken_ids(transaction: Transaction, jobs: Sequence[NewJob]) -> None:
 
 def _taken(job_id: str, task: str) -> Conflict:
     return Conflict("id", f"{job_id} is taken by another job ({task}); use a new one")
+
+
+def _refuse_hidden_holders(transaction: Transaction, jobs: Sequence[NewJob], answers: Mapping[int, Enqueued]) -> None:
+    """Within the transaction, so that a batch with such a job stores nothing."""
+    held = {n: answer.id for n, answer in answers.items() if not answer.created and jobs[n].answered_by is not None}
+    if not held:
+        return
+    found = transaction.rows(QUEUES, {"ids": json.dumps(sorted(set(held.values())))})
+    queues = {str(row[0]): str(row[1]) for row in found}
+    for n, job_id in held.items():
+        # One that is gone by now was somebody's, too.
+        if queues.get(job_id) not in (jobs[n].answered_by or ()):
+            raise Conflict("unique_key", "a job of another queue has it, or the id, or is a success of the same spec")
 
 
 def _insert_or_find(

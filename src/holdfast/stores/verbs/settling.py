@@ -17,7 +17,7 @@ from typing import Any, assert_never
 from holdfast.domain import digests, durations
 from holdfast.domain.answers import Settled, Status, Verb
 from holdfast.domain.artifacts import INLINE_RESULT_BYTES, Artifact, check_artifact
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, TooLarge
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
 from holdfast.domain.outcome import (
@@ -230,7 +230,8 @@ def check(report: Report) -> Checked:
         digest = digests.report_digest(outcome, field)
         result = encode_json(outcome.result)
         if len(result.encode()) > INLINE_RESULT_BYTES:
-            raise InvalidInput(field, f"is over the limit of {INLINE_RESULT_BYTES:,} bytes of JSON; store it elsewhere")
+            rule = f"of job {job_id} is over the limit of {INLINE_RESULT_BYTES:,} bytes of JSON; store it elsewhere"
+            raise TooLarge("result", rule, INLINE_RESULT_BYTES)
     else:
         digest = digests.report_digest(outcome, field)
     attempt = check_integer(report.attempt, "attempt", 0, 2**31 - 1)

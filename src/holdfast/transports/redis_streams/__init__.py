@@ -7,5 +7,5 @@ streams    those steps as methods
 publisher  the thread that sends, so that nobody else waits for Redis
 listener   the thread that hears of new messages
 store      a store whose verbs publish, read and acknowledge messages
-sweeper    tops streams up, and puts right what got lost
+sweeper    tops streams up, and puts right what got lost; troubles: the queues where it cannot
 """

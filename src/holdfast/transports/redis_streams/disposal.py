@@ -33,12 +33,13 @@ class Disposal:
     def __len__(self) -> int:
         return len(self.drop) + len(self.put_back) + len(self.bury)
 
-    def carry_out(self, streams: Streams, held_seconds: float = 0.0) -> None:
-        """`held_seconds`: a message that somebody has taken more lately than that is not put back."""
+    def carry_out(self, streams: Streams, held_seconds: float = 0.0, *, announce: bool = False) -> None:
+        """`held_seconds`: a message that somebody has taken more lately than that is not put back. `announce`: wake who
+        waits for messages; whoever reads them itself must not, because it would wake itself, without end."""
         for queue, messages in _by_queue(self.drop).items():
             streams.drop(queue, [(message.id, message.job_id or "") for message in messages])
         for queue, messages in _by_queue(self.put_back).items():
-            streams.put_back(queue, [message.id for message in messages], held_seconds)
+            streams.put_back(queue, [message.id for message in messages], held_seconds, announce=announce)
         for message, reason in self.bury:
             streams.bury(message.queue, [(message, reason)])
 

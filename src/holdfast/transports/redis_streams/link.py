@@ -8,7 +8,7 @@ nothing need not spend.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,8 +25,9 @@ class RedisAway(Exception):
     """Redis does not answer, or did not a moment ago."""
 
 
-class RedisFull(Exception):
-    """Redis answers, and takes nothing more in."""
+class RedisRefused(Exception):
+    """Redis answers, and does not do what it was asked for: it is full, or a key is not what it should be. It may well
+    do the next thing."""
 
 
 class Script:
@@ -60,22 +61,25 @@ class Link:
 
         return self.ask(by_digest)
 
-    def names(self, key: str) -> set[str]:
-        """The members of a set of names."""
+    def members(self, key: str) -> set[bytes]:
+        """Of a set."""
         found: Any = self.ask(lambda: self.client.smembers(key))
-        return {name.decode("utf-8", "replace") for name in found}
+        return set(found)
+
+    def remove_members(self, key: str, members: Iterable[bytes]) -> None:
+        self.ask(lambda: self.client.srem(key, *members))
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        from redis.exceptions import OutOfMemoryError, RedisError
+        from redis.exceptions import RedisError, ResponseError
 
         # Connecting may take as long as the answer, and a script may have to be sent twice.
         if not self.breaker.admits(3 * self._timeout):
             raise RedisAway("Redis is not asked for a while, because it did not answer")
         try:
             answer = question()
-        except OutOfMemoryError as error:
+        except ResponseError as error:
             self.breaker.worked()
-            raise RedisFull(str(error)) from error
+            raise RedisRefused(str(error)) from error
         except (RedisError, OSError, ConfigurationError) as error:
             self.breaker.failed()
             raise RedisAway(f"{type(error).__name__}: {error}") from error

@@ -15,9 +15,10 @@ import concurrent.futures.thread  # noqa: F401
 import threading
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TypeVar
 
-from holdfast.transports.redis_streams.link import RedisAway, RedisFull
+from holdfast.transports.redis_streams.link import RedisAway, RedisRefused
 from holdfast.transports.redis_streams.streams import Streams
 
 MOST_WAITING = 20_000
@@ -88,8 +89,6 @@ class Publisher:
                 self._send_offers(offers)
             except RedisAway:
                 self._keep(acknowledged)
-            except RedisFull:
-                pass
             finally:
                 self._sent()
 
@@ -119,11 +118,13 @@ class Publisher:
 
     def _send_acknowledged(self, messages: list[Acknowledged]) -> None:
         for queue, found in _by_queue(messages).items():
-            self._streams.drop(queue, [(message_id, job_id) for _queue, message_id, job_id in found])
+            with suppress(RedisRefused):
+                self._streams.drop(queue, [(message_id, job_id) for _queue, message_id, job_id in found])
 
     def _send_offers(self, offers: list[Offered]) -> None:
         for queue, found in _by_queue(offers).items():
-            self._streams.add(queue, [(job_id, seq) for _queue, job_id, seq in found])
+            with suppress(RedisRefused):
+                self._streams.add(queue, [(job_id, seq) for _queue, job_id, seq in found])
 
     def _keep(self, messages: list[Acknowledged]) -> None:
         with self._changed:

@@ -30,7 +30,7 @@ from holdfast.domain.outcome import Report
 from holdfast.domain.schedule import Fired, Outcome
 from holdfast.ports import OfferStore
 from holdfast.transports.redis_streams.claiming import MOST_AT_ONCE, Asked, MessageClaims
-from holdfast.transports.redis_streams.link import RedisAway, RedisFull
+from holdfast.transports.redis_streams.link import RedisAway, RedisRefused
 from holdfast.transports.redis_streams.looks import Looks, asker
 from holdfast.transports.redis_streams.messages import is_message_id
 from holdfast.transports.redis_streams.transport import Transport
@@ -101,7 +101,7 @@ class StreamStore(Inherited):
         asked = Asked(worker, limit, queues, tasks, credential, request_id)
         try:
             found = self._claim_by_messages(asked)
-        except (RedisAway, RedisFull):
+        except (RedisAway, RedisRefused):
             return self._claim_by_database(asked)
         who = asker(queues, tasks)
         if found or not self._looks.take_turn(who):

@@ -1,4 +1,4 @@
-"""The streams of a fleet: what can be done with them, each in one round trip. Raises `RedisAway` or `RedisFull`."""
+"""The streams of a fleet: what can be done with them, each in one round trip. Raises `RedisAway` or `RedisRefused`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.names import check_name
 from holdfast.transports.redis_streams import scripts
 from holdfast.transports.redis_streams.link import Link, Script
 from holdfast.transports.redis_streams.messages import Message, message
@@ -60,9 +62,9 @@ class Streams:
         """Acknowledge and delete: id of each, and the job that it must name ('' for any)."""
         return int(self.link.run(DROP, [self.names.stream(queue)], [GROUP, *chain.from_iterable(messages)]))
 
-    def put_back(self, queue: str, ids: Iterable[str], held_seconds: float = 0.0) -> int:
+    def put_back(self, queue: str, ids: Iterable[str], held_seconds: float = 0.0, *, announce: bool) -> int:
         """For somebody else to read; not those that somebody has taken within the last so many seconds."""
-        arguments = [GROUP, int(held_seconds * 1000), self.names.wake, *ids]
+        arguments = [GROUP, int(held_seconds * 1000), self.names.wake if announce else "", *ids]
         return int(self.link.run(PUT_BACK, [self.names.stream(queue)], arguments))
 
     def bury(self, queue: str, dead: Iterable[tuple[Message, str]]) -> None:
@@ -83,8 +85,19 @@ class Streams:
         return int(self.link.run(TIDY, keys, [GROUP, int(idle_seconds * 1000), queue]))
 
     def queues(self) -> set[str]:
-        """Those that have had a message."""
-        return self.link.names(self.names.queues)
+        """Those that have had a message. Anybody can write to Redis: what cannot be the name of a queue is removed."""
+        members = self.link.members(self.names.queues)
+        names = {member: name for member in members if (name := _queue_name(member)) is not None}
+        if foreign := members - names.keys():
+            self.link.remove_members(self.names.queues, foreign)
+        return set(names.values())
 
     def close(self) -> None:
         self.link.close()
+
+
+def _queue_name(member: bytes) -> str | None:
+    try:
+        return check_name(member.decode(), "queue")
+    except (UnicodeDecodeError, InvalidInput):
+        return None

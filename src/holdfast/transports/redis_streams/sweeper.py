@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from holdfast.ports import OfferStore
 from holdfast.transports.redis_streams.disposal import Disposal, why_dead
-from holdfast.transports.redis_streams.link import RedisAway, RedisFull
+from holdfast.transports.redis_streams.link import RedisAway
 from holdfast.transports.redis_streams.messages import Message, moment
 from holdfast.transports.redis_streams.options import StreamOptions
 from holdfast.transports.redis_streams.streams import Contents, Streams
+from holdfast.transports.redis_streams.troubles import Troubles
 
 
 class Sweeper:
@@ -31,19 +33,21 @@ class Sweeper:
         self._store = store
         self._options = options
         self._streams = Streams(options, options.sweep_timeout_seconds)
+        self._troubles = Troubles()
 
     def steps(self) -> Iterator[int]:
-        """One queue a step: how many messages were added or removed. Ends where Redis does not answer."""
+        """One queue a step: how many messages were added or removed. Ends where Redis does not answer; a queue that is
+        in trouble keeps no other from its turn."""
         with suppress(RedisAway):
             waiting = set(self._store().offered_queues())
-            for queue in sorted(waiting | self._streams.queues()):
-                with suppress(RedisFull):
-                    yield self.sweep(queue)
+            known = self._troubles.guarded("", self._streams.queues) or set()
+            for queue in sorted(waiting | known):
+                yield self._troubles.guarded(queue, partial(self.sweep, queue)) or 0
 
     def sweep(self, queue: str) -> int:
         contents = self._streams.look(queue)
         disposal = self._judged(contents)
-        disposal.carry_out(self._streams, self._options.takeover_seconds)
+        disposal.carry_out(self._streams, self._options.takeover_seconds, announce=True)
         vanished = _vanished(contents)
         if vanished:
             self._streams.drop(queue, [(message_id, "") for message_id in vanished])

@@ -1,4 +1,5 @@
-"""What all stores of a process share: the streams, the sender, and which stream the message of a claim came from."""
+"""What all stores of a process share: the streams, the sender, which stream the message of a claim came from, and the
+tasks of jobs that were not asked for."""
 
 from __future__ import annotations
 
@@ -17,26 +18,30 @@ class Transport:
         self.options = options
         self.streams = Streams(options, options.timeout_seconds)
         self.publisher = Publisher(self.streams)
-        self.origins = Origins()
+        self.origins = Remembered()  # the queues of jobs that were claimed here: their reports need not look them up
+        self.tasks = Remembered()  # of jobs that somebody here was offered and did not ask for; a job keeps its task
 
     def close(self) -> None:
         self.publisher.close()
         self.streams.close()
 
 
-class Origins:
-    """The queues of jobs that were claimed here, so that their reports need not look them up."""
+class Remembered:
+    """A name for each of the latest so many jobs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._queues: OrderedDict[str, str] = OrderedDict()
+        self._names: OrderedDict[str, str] = OrderedDict()
 
-    def note(self, job_id: str, queue: str) -> None:
+    def note(self, job_id: str, name: str) -> None:
         with self._lock:
-            self._queues[job_id] = queue
-            if len(self._queues) > MOST_REMEMBERED:
-                self._queues.popitem(last=False)
+            self._names[job_id] = name
+            if len(self._names) > MOST_REMEMBERED:
+                self._names.popitem(last=False)
+
+    def get(self, job_id: str) -> str | None:
+        return self._names.get(job_id)
 
     def take(self, job_id: str) -> str | None:
         with self._lock:
-            return self._queues.pop(job_id, None)
+            return self._names.pop(job_id, None)

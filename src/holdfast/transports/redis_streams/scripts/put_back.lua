@@ -2,7 +2,7 @@
 --
 -- KEYS  1 the stream
 -- ARGV  1 the group   2 how long a message must have been in somebody's hands, in milliseconds; one that somebody has
---         taken meanwhile is left alone   3 the channel to announce it on   then the id of each
+--         taken meanwhile is left alone   3 the channel to announce it on, or ''   then the id of each
 local back = 0
 for at = 4, #ARGV do
   local held = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[at], ARGV[at], 1)
@@ -19,7 +19,7 @@ for at = 4, #ARGV do
     back = back + 1
   end
 end
-if back > 0 then
+if back > 0 and ARGV[3] ~= '' then
   redis.call('PUBLISH', ARGV[3], '')
 end
 return back

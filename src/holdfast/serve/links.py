@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import ipaddress
 from typing import TextIO
 from urllib.parse import parse_qs
 
@@ -22,6 +21,7 @@ from holdfast.domain.durations import spoken
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.tokens import token_parts
 from holdfast.ports import TokenStore
+from holdfast.serve.addresses import is_loopback
 from holdfast.serve.auth import get_authentication
 from holdfast.serve.body import read_body
 from holdfast.serve.plane import PlaneDep
@@ -37,17 +37,10 @@ router = APIRouter(include_in_schema=False)
 
 def check_bind(host: str, store: TokenStore) -> None:
     """A server that others can reach must have somebody whom it lets in, made by whoever has the store."""
-    if not _is_loopback(host) and not store.any_live_token():
+    if not is_loopback(host) and not store.any_live_token():
         raise ConfigurationError(
             f"--host {host} can be reached from outside, and there is no token yet. {ADVICE}, or bind 127.0.0.1."
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def welcome(store: TokenStore, url: str, stream: TextIO) -> None:

@@ -56,7 +56,7 @@ class Finished:
         return json.loads(self.out)
 
     def succeeded(self) -> "Finished":
-        assert self.code == 0, self.err
+        assert self.code == 0, f"{self.err}\n{self.out[-4000:]}"
         return self
 
     def said_no(self) -> "Finished":

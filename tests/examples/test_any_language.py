@@ -24,6 +24,12 @@ SCRIPTS = {"bash": "worker.sh", "node": "worker.mjs"}
 TRICKY = 'a "quoted" word, a \\ and a \\"\n\t{"job_id": "no", "lease_token": [1, 2]} ü 😀'
 
 
+def program(name: str) -> str:
+    found = shutil.which(name)
+    assert found is not None, f"the examples are run by a real {name}: install it"
+    return found
+
+
 class Fleet:
     """A control plane, and workers that know its address and a token."""
 
@@ -37,7 +43,7 @@ class Fleet:
         number = len(self.site.workers)
         environment = {**os.environ, "HOLDFAST_URL": self.url, "HOLDFAST_TOKEN": self.token}
         log = self.site.folder / f"{self.language}-{number}.log"
-        command = [shutil.which(self.language) or "", str(EXAMPLES / SCRIPTS[self.language]), self.queue]
+        command = [program(self.language), str(EXAMPLES / SCRIPTS[self.language]), self.queue]
         worker = WorkerProcess(command, self.site.folder, environment, log)
         print(f"{self.language} worker with pid {worker.pid}, control plane with pid {self.site.workers[0].pid}")
         self.site.workers.append(worker)
@@ -64,8 +70,9 @@ class Fleet:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("fleet")
-    for command in (["bash", "--version"], ["curl", "--version"], ["node", "--version"]):
-        print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0])
+    for name in ("bash", "curl", "node"):
+        told = subprocess.run([program(name), "--version"], capture_output=True, text=True, check=True).stdout
+        print(told.splitlines()[0])
     with Site(folder, f"sqlite:///{folder / 'jobs.db'}") as site:
         (folder / "token").write_text(site.store.create_token(NewToken("fleet", (Scope.WORKER,))).text)
         server = site.start("serve", "--port", "0", LEASE_SECONDS=str(LEASE_SECONDS))
@@ -75,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         assert server.stop() == 0
 
 
-@pytest.fixture(params=[language for language in SCRIPTS if shutil.which(language)])
+@pytest.fixture(params=SCRIPTS)
 def fleet(site: Site, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     fleet = Fleet(site, request.param)
     yield fleet

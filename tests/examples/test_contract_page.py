@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +87,6 @@ def test_asking_again_for_no_task_returns_what_the_request_was_given(served: Ser
     assert nothing["claimed"] is False
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 def test_the_commands_on_the_page_run(served: Served, worker: httpx.Client) -> None:
     [commands] = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     job_id = served.store.enqueue(NewJob(task="by-hand", priority=100)).id

@@ -15,6 +15,7 @@ from holdfast.cli import output
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.session import Json, begin, opened
 from holdfast.domain.logs import LogLine, LostLines, Stream
+from holdfast.domain.records import iso
 from holdfast.tasks.following import Ended, Followed, Progress, follow, said
 
 INTERRUPTED = 130
@@ -131,7 +132,7 @@ def _line(line: LogLine) -> list[str]:
     origin = str(line.stream) if line.stream is not Stream.LOG else line.level or "log"
     shown = {name: value for name, value in line.fields.items() if name not in _OWN_LINES}
     fields = f" {json_text.dumps(shown, ensure_ascii=False)}" if shown else ""
-    first = f"{output.iso(line.at)}  {line.attempt}  {origin:<7}  {line.message}{fields}"
+    first = f"{iso(line.at)}  {line.attempt}  {origin:<7}  {line.message}{fields}"
     texts = [str(line.fields[name]) for name in _OWN_LINES if name in line.fields]
     return [first, *(f"    {row}" for text in texts for row in text.splitlines())]
 

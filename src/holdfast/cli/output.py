@@ -11,10 +11,11 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from holdfast.domain.records import iso
 from holdfast.settings import mask_secrets
 
 if TYPE_CHECKING:
@@ -120,10 +121,6 @@ def console(stderr: bool = False, least_width: int = 0) -> Console:
 def safe(text: str) -> str:
     """An error message can contain anything; what would steer the terminal is shown, not obeyed."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
-
-
-def iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _cell(value: object) -> str:

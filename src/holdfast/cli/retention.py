@@ -16,6 +16,7 @@ from holdfast.cli import output
 from holdfast.cli.ages import age, span
 from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain.lifecycle import TERMINAL, State
+from holdfast.domain.records import iso
 from holdfast.domain.retention import EVERY_QUEUE, FOREVER, Kept, Preview, Rule, check_keep, check_rule, check_state
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _show(session: Session, store: SqlStore) -> None:
     for name, turn in last.items():
         output.line(f"{name}: last begun {age(turn.ticked_at, now)} by {turn.holder}")
     if retired is not None:
-        through = output.iso(retired.through)
+        through = iso(retired.through)
         output.line(f"Retired so far: the histories of {retired.jobs:,} jobs, pruned up to {through}.")
 
 

@@ -17,6 +17,7 @@ from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain import durations
 from holdfast.domain.cron import zone_of
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.records import iso
 from holdfast.domain.schedule import DEFAULT_GRACE_SECONDS, Declaration, Misfire, Schedule, Tick
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _print_upcoming(schedule: Schedule, upcoming: list[datetime]) -> None:
     if schedule.paused_at is not None:
         output.line(f"It is paused and will not fire: `holdfast schedules resume {schedule.name}` ends that.")
     elif upcoming:
-        rows = [(_local(instant, schedule.timezone), output.iso(instant)) for instant in upcoming]
+        rows = [(_local(instant, schedule.timezone), iso(instant)) for instant in upcoming]
         output.table(("next", "UTC"), rows)
     else:
         output.line("It will not fire again as it stands.")
@@ -246,7 +247,7 @@ def _print_ticks(ticks: list[Tick]) -> None:
     headers = ("planned", "outcome", "late", "job")
     rows = [
         (
-            output.iso(tick.planned_at),
+            iso(tick.planned_at),
             tick.outcome,
             f"{(tick.fired_at - tick.planned_at).total_seconds():.1f} s",
             tick.job_id or _left_out(tick),

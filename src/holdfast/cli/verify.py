@@ -11,6 +11,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.cli.session import Json, begin, opened
+from holdfast.domain.records import iso
 
 if TYPE_CHECKING:
     from holdfast.maintenance.verify import Progress, Verdict
@@ -43,7 +44,7 @@ def print_verdict(verdict: Verdict) -> None:
         retired = verdict.retired
         output.line(
             f"Retired so far: the histories of {retired.jobs:,} jobs ({retired.events:,} events),"
-            f" pruned up to {output.iso(retired.through)}."
+            f" pruned up to {iso(retired.through)}."
         )
     if verdict.ok:
         output.line(f"In order: {read}, no violation.")

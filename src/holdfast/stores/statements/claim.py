@@ -61,7 +61,7 @@ _POSTGRES_DIGEST = (
     "encode(sha256(CAST(:secret AS bytea) || uuid_send(j.id)), 'hex') || CAST(:binding AS text), 'UTF8')), 'hex'), 32)"
 )
 
-_GIVEN_QUEUES = """
+GIVEN_QUEUES = """
         SELECT w.name, w.place
         FROM json_array_elements_text(CAST(:queues AS json)) WITH ORDINALITY AS w (name, place)"""
 # No queues given means all of them. Their order is then drawn by lot: no queue may starve behind another's name.
@@ -87,7 +87,7 @@ _FURTHER_QUEUE = f"""
           ORDER BY further.place LIMIT 1"""
 
 
-def _walk(queues: str, queue_admits: str, admitted: str = "") -> str:
+def walk_levels(queues: str, queue_admits: str, admitted: str = "") -> str:
     """CTEs: the queues that are open, and their priorities from the top, one after the other."""
     return f"""
         WITH RECURSIVE {admitted} open_queues AS MATERIALIZED (
@@ -106,7 +106,7 @@ def _walk(queues: str, queue_admits: str, admitted: str = "") -> str:
             LIMIT 1) further)"""
 
 
-def _due(lane_admits: str, lane_limit: str) -> str:
+def due_rows(lane_admits: str, lane_limit: str) -> str:
     """The due rows of one level: the head of each of its lanes that may be taken. Who names no task takes any but the
     engine's own: a worker in another language would not know what to do with it."""
     here = f"{_READY} AND j.queue = {_QUEUE} AND j.priority = level.priority"
@@ -144,9 +144,9 @@ def _claim(words: Words, walk: str, candidates: str) -> str:
 
 
 def _ungoverned(words: Words, queues: str) -> str:
-    due = _due("NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)", ":window")
+    due = due_rows("NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)", ":window")
     candidates = f"level CROSS JOIN LATERAL ({due} ORDER BY ready.run_after, ready.id LIMIT :window) ready"
-    return _claim(words, _walk(queues, "q.max_running IS NULL"), candidates)
+    return _claim(words, walk_levels(queues, "q.max_running IS NULL"), candidates)
 
 
 # So many heads of a limited source or queue may be locked by somebody before its other jobs have to wait.
@@ -165,7 +165,7 @@ def _within_level() -> str:
     """A level's rows, not many more of a source or queue than it admits: what it may not have, others may."""
     lane_admits = """(NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)
                      OR EXISTS (SELECT FROM open_sources o WHERE o.name = lane.source))"""
-    due = _due(lane_admits, f"least(:window, {_with_spare('open_sources', 'lane.source')})")
+    due = due_rows(lane_admits, f"least(:window, {_with_spare('open_sources', 'lane.source')})")
     return f"""
             SELECT numbered.tid, numbered.source, {_QUEUE} AS queue FROM (
               SELECT due.*, row_number() OVER (PARTITION BY source ORDER BY run_after, id) AS nth
@@ -193,7 +193,7 @@ def _governed(words: Words, queues: str) -> str:
     allowances = {"name": "text", "allowance": "integer"}
     admitted = f"""open_sources AS MATERIALIZED (SELECT * FROM {words.rows(allowances, "o", "sources")}),
         limited_queues AS MATERIALIZED (SELECT * FROM {words.rows(allowances, "o", "limited")}),"""
-    walk = _walk(queues, "(q.max_running IS NULL OR q.name IN (SELECT name FROM limited_queues))", admitted)
+    walk = walk_levels(queues, "(q.max_running IS NULL OR q.name IN (SELECT name FROM limited_queues))", admitted)
     # A limit is shared by all levels of its source or queue, hence the second count over the candidates.
     numbered = f"""(
                 SELECT ready.*, row_number() OVER () AS position
@@ -212,9 +212,9 @@ def _governed(words: Words, queues: str) -> str:
     return _claim(words, walk, "(SELECT tid FROM chosen ORDER BY position) ready")
 
 
-CLAIM = Statement("claim", lambda words: _ungoverned(words, _GIVEN_QUEUES), replan=True)
+CLAIM = Statement("claim", lambda words: _ungoverned(words, GIVEN_QUEUES), replan=True)
 CLAIM_ALL_QUEUES = Statement("claim.all_queues", lambda words: _ungoverned(words, _ALL_QUEUES), replan=True)
-CLAIM_GOVERNED = Statement("claim.governed", lambda words: _governed(words, _GIVEN_QUEUES), replan=True)
+CLAIM_GOVERNED = Statement("claim.governed", lambda words: _governed(words, GIVEN_QUEUES), replan=True)
 CLAIM_GOVERNED_ALL_QUEUES = Statement(
     "claim.governed.all_queues", lambda words: _governed(words, _ALL_QUEUES), replan=True
 )

@@ -89,7 +89,13 @@ def _specs(words: Words) -> str:
         SELECT {words.as_text("j.id")}, j.task, j.spec_hash FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"""
 
 
+def _queues(words: Words) -> str:
+    """Of the jobs that stand in for others: whoever enqueued may not be allowed to know of them."""
+    return f"SELECT {words.as_text('j.id')}, j.queue FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"
+
+
 SPECS = Statement("enqueue.specs", _specs)
+QUEUES = Statement("enqueue.queues", _queues)
 PRUNED = Statement("enqueue.pruned", _pruned)
 INSERT = Statement("enqueue.insert", _insert)
 EXISTING = Statement("enqueue.existing", _existing)

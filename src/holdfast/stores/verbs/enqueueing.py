@@ -25,7 +25,7 @@ from holdfast.stores import postgres
 from holdfast.stores.database import CursorTransaction, Database, Transaction
 from holdfast.stores.ids import new_ids
 from holdfast.stores.statements import enqueue as sql
-from holdfast.stores.statements.words import POSTGRES, SQLITE, Statement, Words
+from holdfast.stores.statements.words import POSTGRES, SQLITE
 from holdfast.stores.types import to_text
 
 COPY_FROM = 20  # below this a single INSERT is faster than setting up a COPY
@@ -34,13 +34,6 @@ TRIES = 8
 # In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
 OWN_TRIES = 20
 LONGEST_PAUSE_SECONDS = 0.1
-
-
-def _queues(words: Words) -> str:
-    return f"SELECT {words.as_text('j.id')}, j.queue FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"
-
-
-QUEUES = Statement("enqueue.queues", _queues)
 
 
 def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -140,7 +133,7 @@ def _refuse_hidden_holders(transaction: Transaction, jobs: Sequence[NewJob], ans
     held = {n: answer.id for n, answer in answers.items() if not answer.created and jobs[n].answered_by is not None}
     if not held:
         return
-    found = transaction.rows(QUEUES, {"ids": json.dumps(sorted(set(held.values())))})
+    found = transaction.rows(sql.QUEUES, {"ids": json.dumps(sorted(set(held.values())))})
     queues = {str(row[0]): str(row[1]) for row in found}
     for n, job_id in held.items():
         # One that is gone by now was somebody's, too.

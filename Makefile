@@ -17,7 +17,7 @@ PYTHON ?=
 # Extra arguments for demo, test, test-long and bench: make test ARGS="-k lease"
 ARGS ?=
 
-.PHONY: help setup demo pooler test test-long check format bench docs lock clean
+.PHONY: help setup demo programs test test-long check format bench docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,14 +51,15 @@ $(STAMP): $(PINS) pyproject.toml
 demo: $(STAMP) ## Run the demonstration
 	@$(BIN)/holdfast demo $(ARGS)
 
-# Debian's pgbouncer is found or fetched (into .cache); without it, its tests are skipped.
-pooler: $(STAMP)
-	@$(PY) scripts/fetch_pgbouncer.py >/dev/null || true
+# Debian's pgbouncer and curl are found or fetched (into .cache); the tests that need them say so where neither works.
+programs: $(STAMP)
+	@$(PY) scripts/fetch_debian.py pgbouncer >/dev/null || true
+	@$(PY) scripts/fetch_debian.py curl >/dev/null || true
 
-test: $(STAMP) pooler ## Run the test suite without the long tests
+test: $(STAMP) programs ## Run the test suite without the long tests
 	@$(PY) -m pytest -n 2 --dist loadscope -m "not long" $(ARGS)
 
-test-long: $(STAMP) pooler ## Run the tests that take minutes
+test-long: $(STAMP) programs ## Run the tests that take minutes
 	@$(PY) -m pytest -m long --timeout 1800 $(ARGS)
 
 check: $(STAMP) ## Lint, check the format, check types and import layers

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import pytest
 
+from tests.programs import complete_path
 from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
 from tests.servers.postgres import PostgresEndpoint
 from tests.servers.shared import RemoteServers, SharedServers, UrlSource
@@ -24,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    complete_path()
     worker_input = getattr(config, "workerinput", None)
     if worker_input is not None:
         config.stash[SERVERS] = RemoteServers(*worker_input[WORKER_INPUT])

@@ -26,7 +26,7 @@ TRICKY = 'a "quoted" word, a \\ and a \\"\n\t{"job_id": "no", "lease_token": [1,
 
 def program(name: str) -> str:
     found = shutil.which(name)
-    assert found is not None, f"the examples are run by a real {name}: install it"
+    assert found is not None, f"the examples are run by a real {name}, and tests/programs.py found none: install it"
     return found
 
 

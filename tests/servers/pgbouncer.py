@@ -5,8 +5,6 @@ import functools
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,13 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
+from tests.programs import fetched
 from tests.servers.account import reachable_tree
 from tests.servers.lifecycle import ThrowawayServer
 from tests.servers.postgres import MAINTENANCE_DATABASE
 from tests.servers.process import ServerStartError, free_port
 
 REPOSITORY = Path(__file__).parents[2]
-FETCH = REPOSITORY / "scripts" / "fetch_pgbouncer.py"
 PAGE = REPOSITORY / "docs" / "pgbouncer.md"
 ADMIN_DATABASE = "pgbouncer"
 # Few enough that every client meets several backends, one after the other, and has to queue for them.
@@ -136,6 +134,4 @@ def documented_configuration() -> configparser.RawConfigParser:
 
 @functools.cache
 def find_program() -> Path | None:
-    """Installed, or fetched from Debian's package by the script; None where there is neither."""
-    done = subprocess.run([sys.executable, FETCH], capture_output=True, text=True, check=False)
-    return Path(done.stdout.strip()) if done.returncode == 0 else None
+    return fetched("pgbouncer")

@@ -1,9 +1,9 @@
-"""Find Debian's pgbouncer for the tests, and fetch it when it is not installed. Prints the program's path.
+"""Find a program of Debian's for the tests (`pgbouncer`, `curl`), or fetch it when it is not installed; print its path.
 
 Nothing on the system is touched and nobody needs to be root: apt downloads the package, and the libraries it needs that
 are missing, and they are unpacked in a folder of the project that git ignores. Where package lists are missing, apt
-gets lists of its own in that folder. Exit status 1 where there is no apt or it cannot reach its packages: then the
-tests that need pgbouncer are skipped, and say so.
+gets lists of its own in that folder. What was fetched is run with the libraries beside it, `lib` in its folder. Exit
+status 1 where there is no apt or it cannot reach its packages: then the tests that need the program say so.
 """
 
 import fcntl
@@ -17,46 +17,49 @@ from contextlib import contextmanager
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
-FETCHED = CACHE / "pgbouncer"
-PROGRAM = FETCHED / "usr/sbin/pgbouncer"
-LIBRARIES = FETCHED / "lib"
+PROGRAMS = {"pgbouncer": "usr/sbin/pgbouncer", "curl": "usr/bin/curl"}  # the package, and where its program is
+LIBRARIES = "lib"
 NEVER_FETCHED = ("libc6",)  # it goes with the machine's loader
-DEPTH = 3
+DEPTH = 4
 
 
-def installed() -> Path | None:
-    """On PATH or where Debian puts it, which is on root's PATH only; else what was fetched earlier."""
-    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+def fetched(name: str) -> Path:
+    return CACHE / name / PROGRAMS[name]
+
+
+def installed(name: str) -> Path | None:
+    """On PATH or where Debian puts it, which may be on root's PATH only; else what was fetched earlier."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
     if found is not None:
         return Path(found)
-    return PROGRAM if PROGRAM.exists() else None
+    return fetched(name) if fetched(name).exists() else None
 
 
-def fetch() -> Path | None:
+def fetch(name: str) -> Path | None:
     if not all(map(shutil.which, ("apt-get", "dpkg-deb", "dpkg-query"))):
         return None
     CACHE.mkdir(exist_ok=True)
-    with locked(CACHE / "pgbouncer.lock"):
-        if PROGRAM.exists():  # somebody else has been at it while we waited
-            return PROGRAM
+    with locked(CACHE / f"{name}.lock"):
+        if fetched(name).exists():  # somebody else has been at it while we waited
+            return fetched(name)
         with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetching-") as folder:
             Path(folder).chmod(0o755)  # the tests' servers are not root
             tree = Path(folder) / "tree"
-            if not complete(tree, Path(folder)):
+            if not complete(name, tree, Path(folder)):
                 return None
-            tree.rename(FETCHED)
-    return PROGRAM
+            tree.rename(CACHE / name)
+    return fetched(name)
 
 
-def complete(tree: Path, workshop: Path) -> bool:
+def complete(name: str, tree: Path, workshop: Path) -> bool:
     """The program with all that it needs and this machine lacks."""
-    wanted = ["pgbouncer"]
+    wanted = [name]
     for _ in range(DEPTH):
-        unpacked = [package for name in wanted if (package := unpacked_package(name, tree, workshop)) is not None]
+        unpacked = [package for item in wanted if (package := unpacked_package(item, tree, workshop)) is not None]
         gather_libraries(tree)
-        if runs(tree):
+        if run([str(tree / PROGRAMS[name]), "--version"], tree, LD_LIBRARY_PATH=str(tree / LIBRARIES)):
             return True
-        wanted = [name for package in unpacked for name in missing_libraries(package)]
+        wanted = [library for package in unpacked for library in missing_libraries(package)]
     return False
 
 
@@ -96,16 +99,11 @@ def missing_libraries(package: Path) -> Iterator[str]:
 
 def gather_libraries(tree: Path) -> None:
     """Into one folder, whatever the architecture is called."""
-    gathered = tree / LIBRARIES.name
+    gathered = tree / LIBRARIES
     for found in [path for path in tree.rglob("*.so.*") if path.parent != gathered]:
         if not (gathered / found.name).exists():
             gathered.mkdir(exist_ok=True)
             shutil.copy2(found, gathered / found.name)
-
-
-def runs(tree: Path) -> bool:
-    program = tree / PROGRAM.relative_to(FETCHED)
-    return program.exists() and run([str(program), "--version"], tree, LD_LIBRARY_PATH=str(tree / LIBRARIES.name))
 
 
 def run(command: list[str], folder: Path, **environment: str) -> bool:
@@ -127,14 +125,16 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def main() -> int:
-    found = installed() or fetch()
+def main(name: str) -> int:
+    found = installed(name) or fetch(name)
     if found is None:
-        print("no pgbouncer here, and apt cannot fetch it: install pgbouncer, or put it on PATH", file=sys.stderr)
+        print(f"no {name} here, and apt cannot fetch it: install {name}, or put it on PATH", file=sys.stderr)
         return 1
     print(found)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] not in [[name] for name in PROGRAMS]:
+        sys.exit(f"usage: {sys.argv[0]} {'|'.join(PROGRAMS)}")
+    sys.exit(main(sys.argv[1]))

@@ -6,12 +6,13 @@ import sqlite3
 import sys
 from collections.abc import Callable
 
-from benchmarks import claim_cost, doors, ledger, retention, worker
+from benchmarks import claim_cost, doors, governance, ledger, retention, worker
 from benchmarks.databases import Databases, databases
 
 PARTS: dict[str, Callable[[Databases, float], str]] = {
     "ledger": lambda handed, scale: ledger.run(handed, scale=scale),
     "claim_cost": lambda handed, scale: claim_cost.run(handed, scale=scale),
+    "governance": lambda handed, scale: governance.run(handed, scale=scale),
     "worker": lambda handed, scale: worker.run(handed, scale=scale),
     "doors": lambda handed, scale: doors.run(handed, scale=scale),
     "retention": lambda handed, scale: retention.run(handed, scale=scale),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
-from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Reason, Settled
+from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Reason, Settled, Verb
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.feed import FeedPage, FeedPlace
 from holdfast.domain.job import (
@@ -20,6 +20,7 @@ from holdfast.domain.job import (
     Attempt,
     AuditEvent,
     Claimed,
+    ClaimedJobs,
     Enqueued,
     Job,
     NewJob,
@@ -29,8 +30,10 @@ from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.offers import Offer
 from holdfast.domain.outcome import Report
+from holdfast.domain.record import NewRecord, Record, Written
 from holdfast.domain.retention import Group, Kept, Pruned, Retired, Rules
 from holdfast.domain.schedule import Declaration, Fired, Schedule, ScheduleFailure, Tick
+from holdfast.domain.sources import Cached, Entered, Entry, Leaving, SourceDeclaration
 from holdfast.domain.tokens import AccessRefusal, Attempted, Issued, NewToken, Standing, Token
 from holdfast.domain.views import (
     Listed,
@@ -38,6 +41,7 @@ from holdfast.domain.views import (
     QueueSettings,
     QueueView,
     Refusal,
+    SourceEvent,
     SourceView,
     StateCount,
     Stuck,
@@ -68,7 +72,7 @@ class WorkStore(Protocol):
         *,
         credential: str = "",
         request_id: str | None = None,
-    ) -> list[Claimed]: ...
+    ) -> ClaimedJobs: ...
 
     def known_requests(self, requests: Iterable[tuple[str, str]]) -> set[tuple[str, str]]: ...
 
@@ -145,7 +149,17 @@ class OperatorStore(Protocol):
 
     def set_source(self, name: str, **limits: Any) -> SourceView: ...
 
+    def resume_source(self, name: str) -> SourceView: ...
+
     def sources(self) -> list[SourceView]: ...
+
+    def source(self, name: str) -> SourceView: ...
+
+    def source_events(
+        self, source: str | None = None, limit: int = 50, after: str | None = None
+    ) -> Page[SourceEvent]: ...
+
+    def replays(self, job_id: str) -> list[Job]: ...
 
     def job(self, job_id: str) -> Job: ...
 
@@ -224,7 +238,54 @@ class OperatorStore(Protocol):
     def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage: ...
 
 
+class SourceStore(Protocol):
+    """What a running job wants of sources. `lease` is the attempt it belongs to: LeaseLost when that is over."""
+
+    def enter_source(self, lease: Beat, entry: Entry) -> Entered: ...
+
+    def leave_source(self, lease: Beat, leaving: Leaving) -> None: ...
+
+    def announce_sources(self, declared: Sequence[SourceDeclaration]) -> None: ...
+
+    def forget_holds(self, limit: int) -> int: ...
+
+
+class CacheStore(Protocol):
+    """What outside systems answered, kept for a while. `lease` is the attempt that asks, if one does: over HTTP only
+    who holds a job may ask (LeaseLost)."""
+
+    def cached(self, source: str, key: str, lease: Beat | None = None) -> Cached | None: ...
+
+    def keep_cached(self, source: str, key: str, value: Any, ttl_seconds: float, lease: Beat | None = None) -> None: ...
+
+    def forget_cached(self, limit: int) -> int: ...
+
+    def clear_cache(self, source: str, key: str | None = None) -> int: ...
+
+
 class RecordStore(Protocol):
+    """The deduplicated output of jobs."""
+
+    def write_records(self, new: Sequence[NewRecord], lease: Beat | None = None) -> list[Written]:
+        """All or nothing. With a lease: only if it is still held (LeaseLost), and as written by its attempt."""
+
+    def records(
+        self,
+        *,
+        scope: str | None = None,
+        source: str | None = None,
+        job_id: str | None = None,
+        dedupe_key: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Record]: ...
+
+    def record(self, record_id: str) -> Record: ...
+
+    def delete_records(self, scope: str, source: str | None = None, dedupe_key: str | None = None) -> int: ...
+
+
+class ArtifactRecordStore(Protocol):
     """What is on record of the files that jobs saved."""
 
     def store_id(self) -> str: ...
@@ -275,6 +336,8 @@ class TokenStore(Protocol):
 
     def lease_reasons(self, shown: Sequence[Beat]) -> list[Reason | None]: ...
 
+    def check_lease(self, lease: Beat, verb: Verb) -> Reason | None: ...
+
     def keep_worker_of(self, credential: str, row: WorkerRow) -> bool: ...
 
     def touch_tokens(self, ids: Sequence[str]) -> None: ...
@@ -290,7 +353,18 @@ class TokenStore(Protocol):
     def forget_access_refusals(self, keep_seconds: float) -> None: ...
 
 
-class Store(EnqueueStore, WorkStore, OperatorStore, UpkeepStore, RecordStore, TokenStore, Protocol):
+class Store(
+    EnqueueStore,
+    WorkStore,
+    OperatorStore,
+    UpkeepStore,
+    ArtifactRecordStore,
+    TokenStore,
+    SourceStore,
+    CacheStore,
+    RecordStore,
+    Protocol,
+):
     """The whole port."""
 
     def close(self) -> None: ...

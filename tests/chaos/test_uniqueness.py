@@ -79,6 +79,34 @@ def test_fifty_transactions_enqueue_one_key_and_commit(committing: int, store: S
     assert_verified(store_url)
 
 
+def test_fifty_transactions_enqueue_the_same_keys_in_bulk_and_half_roll_back(store: SqlStore, store_url: str) -> None:
+    """Each in an order of its own: whoever waits for a key holds none that the other waits for."""
+    committing = THREADS // 2
+    start = Barrier(THREADS)
+    keys = [f"key-{number}" for number in range(8)]
+
+    def enqueue_in_own_transaction(place: int) -> tuple[bool, list[Enqueued]]:
+        wanted = [*random.Random(place).sample(keys, len(keys)), keys[0]]  # and one of them twice
+        with engine.connect() as connection:
+            start.wait()
+            with connection.begin() as transaction:
+                found = store.enqueue_many([unique(key) for key in wanted], connection=connection)
+                if place >= committing:
+                    transaction.rollback()
+        told = dict(zip(reversed(wanted), reversed(found), strict=True))  # of the twice wanted the first answer
+        return place < committing, [told[key] for key in keys]
+
+    with users_engine(store_url) as engine, ThreadPoolExecutor(THREADS) as threads:
+        told = list(threads.map(enqueue_in_own_transaction, range(THREADS)))
+    for number, key in enumerate(keys):
+        [stored] = jobs_with_key(store_url, key)
+        answers = [(commits, found[number]) for commits, found in told]
+        assert [answer.created for commits, answer in answers if commits].count(True) == 1
+        assert {answer.id for commits, answer in answers if commits or not answer.created} == {stored}
+    assert deadlocks(store_url) == 0
+    assert_verified(store_url)
+
+
 def test_fifty_threads_enqueue_one_key(store: SqlStore, store_url: str) -> None:
     start = Barrier(THREADS)
 

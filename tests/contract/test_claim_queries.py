@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from holdfast.stores import known_limits
 from holdfast.stores.database import CursorTransaction
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.verbs import claiming
 from tests.contract.ground import on_postgres
 from tests.contract.steps import BROKEN, KILLED, claim, enqueue, settle_well, start
 
@@ -30,8 +30,8 @@ def test_an_idle_claim_is_one_query_and_two_every_five_seconds(
     store: SqlStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = 1000.0
-    monkeypatch.setattr(claiming, "time", SimpleNamespace(monotonic=lambda: seconds))
-    assert claiming.LIMITS_REMEMBERED_SECONDS == 5.0
+    monkeypatch.setattr(known_limits, "time", SimpleNamespace(monotonic=lambda: seconds))
+    assert known_limits.REMEMBERED_SECONDS == 5.0
     counts = []
     for _ in range(10):  # a poll every two seconds
         assert store.claim("ann", 4, tasks=["add"]) == []

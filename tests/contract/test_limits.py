@@ -339,7 +339,7 @@ def test_every_change_of_a_limit_is_on_the_record(store: SqlStore, by_hand: ByHa
     rows = by_hand("SELECT source, event, CAST(detail AS text) FROM holdfast_source_events ORDER BY at")
     assert [(source, event) for source, event, _ in rows] == [("shop", "limits_changed")] * 3
     assert '"max_concurrent":2' in rows[0][2]
-    assert paused.isoformat() in rows[1][2]
+    assert paused.isoformat().replace("+00:00", "Z") in rows[1][2]
     assert '"burst":3' in rows[2][2]
 
 

@@ -113,7 +113,7 @@ def test_a_source_that_is_closed(store: SqlStore, clock: Clock) -> None:
         full: "source_full",
     }
     assert by_id[off].reason == "its source is switched off"
-    assert by_id[broken].reason == "its source is paused by the breaker"
+    assert by_id[broken].reason == "its source is paused by an operator"
     assert by_id[broken].detail == "source broken is paused for another 24 h"
     assert by_id[full].detail == "source full runs 0 of at most 0"
 

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from holdfast import App
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import ACTIVE, TERMINAL, State
 from holdfast.domain.outcome import Succeeded
+from holdfast.domain.schedule import Declaration, Tick
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import ByHand, Clock
-from tests.contract.steps import HOPELESS, enqueue, history, job_in, new, settle_well, start
+from tests.contract.steps import HOPELESS, claim_this, enqueue, history, job_in, new, settle_well, start
 
 
 def test_the_default_key_is_the_spec(store: SqlStore) -> None:
@@ -147,3 +149,75 @@ def test_reuse_goes_before_uniqueness(store: SqlStore) -> None:
     active = enqueue(store, payload={"a": 1}, unique=True)
     assert store.enqueue(reusing(60, unique=True)).id == claimed.job_id
     assert store.enqueue(new(payload={"a": 1}, unique=True)).id == active
+
+
+def test_equal_specs_of_one_batch_are_not_each_other_s_success(store: SqlStore) -> None:
+    """Reuse is about what has been done; who wants one job of those in one batch asks for uniqueness, too."""
+    assert [answer.created for answer in store.enqueue_many([reusing(60), reusing(60)])] == [True, True]
+    both = store.enqueue_many([reusing(60, unique=True), reusing(60, unique=True), reusing(60, unique=True)])
+    assert [answer.created for answer in both] == [True, False, False]
+    assert len({answer.id for answer in both}) == 1
+
+
+def test_a_batch_that_reuses_some_and_finds_some_and_makes_the_rest(store: SqlStore, by_hand: ByHand) -> None:
+    claimed = start(store, payload={"a": 1})
+    settle_well(store, claimed, Succeeded())
+    held = enqueue(store, payload={"a": 2}, unique=True)
+    wanted = [new(payload={"a": n % 4}, unique=True, reuse_seconds=60) for n in range(8)]
+    answers = store.enqueue_many(wanted)
+    assert [answer.created for answer in answers] == [True, False, False, True, False, False, False, False]
+    assert [answer.state for answer in answers[:4]] == ["pending", "succeeded", "pending", "pending"]
+    assert (answers[1].id, answers[2].id) == (claimed.job_id, held)
+    assert [answer.id for answer in answers[4:]] == [answer.id for answer in answers[:4]]
+    assert by_hand.count("holdfast_jobs") == 4
+
+
+def test_a_success_that_is_reused_hands_over_its_result(store: SqlStore, database_url: str) -> None:
+    app = App(database_url)
+    task = app.command("add", ["true"], version=2).using(reuse="1h", unique=True)
+    settle_well(store, start(store, payload={"a": 1}, version="2"), Succeeded({"sum": 3}))
+    for handle in (task.enqueue(a=1), *task.enqueue_many([{"a": 1}, {"a": 1.0}])):
+        assert (handle.created, handle.state, handle.result(timeout=0)) == (False, State.SUCCEEDED, {"sum": 3})
+    assert task.enqueue(a=2).created
+    assert app.command("other", ["true"]).using(reuse="1h").enqueue(a=1).created
+    app.close()
+
+
+def test_a_schedule_reuses_and_is_unique_like_any_other(store: SqlStore, clock: Clock) -> None:
+    job = {"payload": {"a": 1}, "unique": True, "reuse_seconds": 900.0}
+    declared = [Declaration(name="sums", task="add", every_seconds=600.0, job=job)]
+    assert store.announce_schedules(declared) == ()
+
+    def fire() -> Tick:
+        clock.move(600)
+        fired = store.fire_schedules("ann")
+        assert fired.failures == ()
+        return fired.ticks[0]
+
+    first = fire()
+    active = fire()
+    assert (active.outcome, active.job_id) == ("existing", first.job_id), "it is still there"
+    settle_well(store, claim_this(store, str(first.job_id)), Succeeded(3))
+    young = fire()
+    assert (young.outcome, young.job_id) == ("existing", first.job_id), "it has succeeded ten minutes ago"
+    old = fire()
+    assert old.outcome == "fired", "twenty minutes are more than fifteen"
+    now = store.run_schedule_now("sums")
+    assert (now.created, now.id) == (False, old.job_id)
+
+
+def test_a_schedule_of_an_app_says_so_in_its_declaration(store: SqlStore, database_url: str, clock: Clock) -> None:
+    app = App(database_url)
+    app.schedule(every="10m", name="sums", kwargs={"a": 1})(
+        app.command("add", ["true"], version=2).using(unique_key="k", reuse="1h")
+    )
+    assert store.announce_schedules(app.declarations()) == ()
+    settle_well(store, start(store, payload={"a": 1}, version="2"), Succeeded(3))
+    clock.move(601)
+    [tick] = store.fire_schedules("ann").ticks
+    assert tick.outcome == "existing"
+    assert store.job(str(tick.job_id)).result == 3
+    clock.move(3600)
+    assert store.fire_schedules("ann").ticks[0].outcome == "fired", "an hour later it is too old"
+    assert [job.unique_key for job in store.jobs(states=[State.PENDING]).items] == ["k"]
+    app.close()

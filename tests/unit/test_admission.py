@@ -65,6 +65,27 @@ def test_a_half_open_breaker_lets_in_one_probe(in_use: int, allowed: int) -> Non
     assert source(half_open=True, max_concurrent=10).allowance(in_use) == allowed
 
 
+@pytest.mark.parametrize(
+    ("values", "seconds"),
+    [
+        ({}, None),
+        ({"max_concurrent": 0}, None),
+        ({"half_open": True}, None),
+        ({"paused_seconds": 20.0}, 20.0),
+        ({"paused_seconds": -20.0}, None),
+        ({"rate_limit_per_minute": 60.0}, None),
+        ({"rate_limit_per_minute": 60.0, "bucket_level": 0.0}, 1.0),
+        ({"rate_limit_per_minute": 600.0, "bucket_level": 0.0, "seconds_since": 0.025}, 0.075),
+        ({"rate_limit_per_minute": 60.0, "bucket_level": 0.5, "seconds_since": 0.5}, None),
+        ({"rate_limit_per_minute": 60.0, "bucket_level": 0.0, "paused_seconds": 0.4}, 1.0),
+        ({"rate_limit_per_minute": 60.0, "bucket_level": 0.0, "paused_seconds": 30.0}, 30.0),
+    ],
+)
+def test_when_time_alone_lets_somebody_in(values: dict[str, Any], seconds: float | None) -> None:
+    opens_in = source(**values).opens_in
+    assert opens_in is None if seconds is None else opens_in == pytest.approx(seconds)
+
+
 @given(
     most=st.none() | st.integers(0, 20),
     rate=st.none() | st.floats(0.01, 1e6),

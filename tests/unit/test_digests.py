@@ -85,3 +85,8 @@ def test_a_result_that_is_no_json_is_refused_and_named(result: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         report_digest(Succeeded(result), f"result of job {JOB}")
     assert JOB in caught.value.field
+
+
+def test_a_plain_snooze_keeps_the_digest_it_had_before_sources_could_throttle() -> None:
+    assert report_digest(Snoozed(30.0, "rate limited")) == "9caff052409d9702412ebff1d765fcc6"
+    assert report_digest(Snoozed(30.0, "rate limited", throttled=True)) != "9caff052409d9702412ebff1d765fcc6"

@@ -123,6 +123,16 @@ def test_a_folder_for_artifacts_is_absolute_wherever_it_was_named(tmp_path: Path
     assert "secret" not in repr(read_settings({}, {"HOLDFAST_ARTIFACTS": "sftp://me:secret@host/x"}, inner))
 
 
+def test_the_cache_may_be_a_file(tmp_path: Path) -> None:
+    assert read_settings({}, {}, tmp_path).cache_url is None
+    for given in ("sqlite:////srv/cache.db", "/srv/cache.db"):
+        assert read_settings({}, {"CACHE_URL": given}, tmp_path).cache_url == "/srv/cache.db"
+    for wrong in ("redis://h", "sqlite://", "sqlite:///:memory:", ":memory:", " ", "a\nb"):
+        assert "CACHE_URL: must be sqlite:///path/to/file.db, or the path" in problems(tmp_path, CACHE_URL=wrong)
+    write_project(tmp_path, 'cache_url = "sqlite:///cache.db"')
+    assert read_settings({}, {}, tmp_path).cache_url == str(tmp_path / "cache.db")
+
+
 def test_the_lease_has_a_second_name_which_must_not_say_something_else(tmp_path: Path) -> None:
     assert read_settings({}, {"JOB_LOCK_TIMEOUT_SECONDS": "30"}, tmp_path).lease_seconds == 30
     assert read_settings({}, {"JOB_LOCK_TIMEOUT_SECONDS": "30", "LEASE_SECONDS": "30"}, tmp_path).lease_seconds == 30

@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.spec import _canonical, canonical_json, check_json, encode_json, spec_hash
+from holdfast.domain.job import NewJob
+from holdfast.domain.json_text import parse
+from holdfast.domain.spec import (
+    MAX_DEPTH,
+    _canonical,
+    canonical_json,
+    canonical_spec,
+    check_json,
+    encode_json,
+    spec_hash,
+)
+from tests.unit.vectors import FILE, REFUSED, VECTORS, Refused, Vector
 
 texts = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
 json_values = st.recursive(
@@ -19,6 +30,49 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=5),
     max_leaves=20,
 )
+
+
+# The shared vectors
+
+
+def test_there_are_enough_of_them_and_each_is_another_spec() -> None:
+    assert len(VECTORS) >= 40
+    assert len({vector.name for vector in VECTORS}) == len(VECTORS)
+    assert len({vector.canonical for vector in VECTORS}) == len(VECTORS) - 1, "white space around it means nothing"
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
+def test_a_vector_is_hashed_as_written(vector: Vector) -> None:
+    assert hashlib.sha256(vector.canonical.encode()).hexdigest() == vector.spec_hash, "the file itself is wrong"
+    assert canonical_spec(vector.task, vector.version, vector.value) == vector.canonical
+    assert vector.new_job().spec_hash == vector.spec_hash
+    assert parse(vector.payload.encode(), MAX_DEPTH) == vector.value
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
+def test_a_canonical_text_is_its_own_canonical_text(vector: Vector) -> None:
+    again = json.loads(vector.canonical)
+    assert canonical_spec(again["task"], again["version"], again["payload"]) == vector.canonical
+
+
+def test_the_vectors_of_the_documentation_are_among_them() -> None:
+    shown = [vector for vector in VECTORS if vector.name.endswith("of docs/identity.md")]
+    text = (FILE.parents[2] / "docs" / "identity.md").read_text(encoding="utf-8")
+    assert len(shown) == 2
+    for vector in shown:
+        for part in (f"`{vector.payload}`", f"`{vector.canonical}`", f"`{vector.spec_hash}`"):
+            assert part in text
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.name)
+def test_a_text_that_is_no_payload_is_refused_by_its_rule(refused: Refused) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        NewJob(task="run", payload=parse(refused.payload.encode(), MAX_DEPTH, "payload"))
+    assert caught.value.field == refused.field
+    assert refused.rule in caught.value.rule
+
+
+# RFC 8785
 
 
 def test_the_example_of_the_rfc() -> None:

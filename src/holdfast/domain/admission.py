@@ -1,14 +1,17 @@
 """How many more jobs a limited source or queue lets in right now. Pure; the store holds the row's lock meanwhile.
 
-In use is a count of rows in state `running`, never a counter, so nothing has to be given back when a worker dies. A
-breaker that is half open (its failures reached the threshold and its pause is over) lets in a single probe: one
-running job of that source, fleet-wide. If the prober dies, its row leaves `running` and the probe is free again.
+In use is a count of rows in state `running`, and of the entries that such jobs made themselves, never a counter: so
+nothing has to be given back when a worker dies. A breaker that is half open (its failures reached the threshold and
+its pause is over) lets in a single probe: one in use, fleet-wide. If the prober dies, its row leaves `running` and the
+probe is free again.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+
+_HAIR = 1e-9  # of tolerance: a token that is due this very moment must not be lost to rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,12 @@ class SourceStanding:
     bucket_level: float
     seconds_since: float
     half_open: bool
+    paused_seconds: float | None = None  # what is left of its pause
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it matters how much is in use."""
+        return self.half_open or self.max_concurrent is not None
 
     @property
     def level(self) -> float | None:
@@ -37,6 +46,14 @@ class SourceStanding:
         if self.max_concurrent is not None:
             bounds.append(self.max_concurrent - in_use)
         if self.level is not None:
-            # A hair of tolerance: a token that is due this very moment must not be lost to rounding.
-            bounds.append(math.floor(self.level + 1e-9))
+            bounds.append(math.floor(self.level + _HAIR))
         return max(0, min(bounds)) if bounds else None
+
+    @property
+    def opens_in(self) -> float | None:
+        """The seconds after which a pause is over and a token is there; None when time alone changes nothing."""
+        pause = max(self.paused_seconds or 0.0, 0.0)
+        token = 0.0
+        if self.level is not None and self.rate_limit_per_minute is not None and self.level + _HAIR < 1:
+            token = (1 - self.level) * 60.0 / self.rate_limit_per_minute
+        return max(pause, token) or None

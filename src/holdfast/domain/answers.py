@@ -31,6 +31,8 @@ class Verb(StrEnum):
     COMPLETE = "complete"
     FAIL = "fail"
     RELEASE = "release"
+    RECORD = "record"
+    SOURCE = "source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,11 @@ class Settled:
 @dataclass(frozen=True, slots=True)
 class Brought:
     """The answer to a claim that may have waited: no lease of these began earlier than `late_seconds` after it was
-    asked for."""
+    asked for. `again_in` as `ClaimedJobs` has it."""
 
     jobs: list[Claimed]
     late_seconds: float = 0.0
+    again_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ HoldfastError
 ├── StoreUnavailable      the database cannot be reached, or stayed busy for too long
 ├── JobFailed             the result of a job was asked for, and it has failed for good
 ├── JobCancelled          the result of a job was asked for, and it was cancelled
-└── LeaseLost             a job tried to finish in its own transaction, and its lease is no longer its own
+└── LeaseLost             a job wanted something on its lease, and the lease is no longer its own
 
-To the verbs of a store a lost lease is an answer (see `domain/answers.py`), not an exception: `LeaseLost` is raised
-only inside a job, where the user's transaction must not commit.
+To the verbs of a store that end or renew leases a lost lease is an answer (see `domain/answers.py`), not an exception:
+`LeaseLost` is raised by what a job does *inside* its attempt (finish in its own transaction, write records, enter a
+source), where user code must not go on as if nothing had happened.
 """
 
 from __future__ import annotations

@@ -216,6 +216,13 @@ class Claimed:
         return f"{self.job_id}.{self.attempt}"
 
 
+class ClaimedJobs(list[Claimed]):
+    """What a claim brought. `again_in`: so many seconds from now a limited source that has work waiting may let another
+    job in; None when nothing waits for that."""
+
+    again_in: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
     job_id: str

@@ -68,8 +68,11 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Snoozed:
+    """`throttled`: the job's own source asked to be left alone for that long, and every other job of it waits too."""
+
     delay_seconds: float
     reason: str = "snoozed"
+    throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,11 @@ def settle(job: Standing, ending: Ending, random: float = 0.5) -> Transition:
             return _after_crash(job, Event.LEASE_LOST, State.PENDING, error, {}, random)
         case Released(reason=reason):
             return Transition(Event.RELEASED, State.PENDING, detail={"reason": reason})
-        case Snoozed(delay_seconds=delay, reason=reason):
-            return Transition(
-                Event.SNOOZED,
-                State.PENDING,
-                delay_seconds=delay,
-                detail={"reason": reason, "delay_seconds": delay},
-            )
+        case Snoozed(delay_seconds=delay, reason=reason, throttled=throttled):
+            detail: dict[str, Any] = {"reason": reason, "delay_seconds": delay}
+            if throttled:
+                detail["throttled"] = True
+            return Transition(Event.SNOOZED, State.PENDING, delay_seconds=delay, detail=detail)
         case Cancelled(reason=reason):
             return Transition(Event.CANCELLED, State.CANCELLED, detail={"reason": reason})
         case _ as never:

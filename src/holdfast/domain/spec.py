@@ -28,9 +28,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 _encode_sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def check_json(value: Any, field: str) -> bool:
-    """Refuse what JSON or a store cannot hold; True when the C encoder's sorted output is already canonical."""
-    return _walk(value, field, MAX_DEPTH)
+def check_json(value: Any, field: str, *, around: int = 0) -> bool:
+    """Refuse what JSON or a store cannot hold; True when the C encoder's sorted output is already canonical.
+
+    `around`: levels of the engine's own in this value, around what a user may nest as deeply as anywhere."""
+    return _walk(value, field, MAX_DEPTH + around)
 
 
 def encode_json(value: Any) -> str:
@@ -44,9 +46,13 @@ def canonical_json(value: Any, field: str = "value") -> bytes:
 
 
 def spec_hash(task: str, version: str | None, payload: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_spec(task, version, payload).encode()).hexdigest()
+
+
+def canonical_spec(task: str, version: str | None, payload: dict[str, Any]) -> str:
+    """What is hashed."""
     is_plain = check_json(payload, "payload")
-    spec = {"payload": payload, "task": task, "version": version}
-    return hashlib.sha256(_canonical_text(spec, is_plain=is_plain).encode()).hexdigest()
+    return _canonical_text({"payload": payload, "task": task, "version": version}, is_plain=is_plain)
 
 
 def _canonical_text(value: Any, *, is_plain: bool) -> str:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from holdfast.domain.admission import SourceStanding
 from holdfast.domain.durations import spoken
 from holdfast.domain.job import DEFAULT_HEARTBEAT_SECONDS
+from holdfast.domain.sources import PausedBy
 
 # All thresholds, in seconds unless they say otherwise.
 WAITS_LONG = 300.0  # due and not claimed
@@ -100,6 +101,7 @@ class SourceFacts:
     enabled: bool = True
     paused_until: datetime | None = None
     running: int = 0
+    paused_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,19 @@ def _queue_is_closed(facts: WaitingFacts, now: datetime) -> Verdict | None:
     return None
 
 
+_PAUSES: dict[str, tuple[str, str]] = {
+    PausedBy.BREAKER: (
+        "its source is paused by the breaker",
+        "look at the failures of its last jobs (holdfast jobs list --state failed); it opens again by itself",
+    ),
+    PausedBy.OPERATOR: ("its source is paused by an operator", "holdfast sources resume {name}"),
+    PausedBy.RETRY_AFTER: (
+        "its source asked to be left alone for a while",
+        "wait; lower its rate if that happens often: holdfast sources set {name} --rate RATE",
+    ),
+}
+
+
 def _source_is_closed(facts: WaitingFacts, now: datetime) -> Verdict | None:
     source, name = facts.source, facts.source_name
     if source is None:
@@ -234,11 +249,10 @@ def _source_is_closed(facts: WaitingFacts, now: datetime) -> Verdict | None:
             f"holdfast sources set {name} --enabled",
         )
     if source.paused_until is not None and source.paused_until > now:
+        reason, advice = _PAUSES.get(source.paused_by or "", _PAUSES[PausedBy.BREAKER])
+        left = spoken(-_seconds(source.paused_until, now))
         return Verdict(
-            Code.SOURCE_PAUSED,
-            "its source is paused by the breaker",
-            f"source {name} is paused for another {spoken(-_seconds(source.paused_until, now))}",
-            "look at the failures of its last jobs (holdfast jobs list --state failed); it opens again by itself",
+            Code.SOURCE_PAUSED, reason, f"source {name} is paused for another {left}", advice.format(name=name)
         )
     standing = source.standing
     if standing.half_open and source.running:
@@ -292,7 +306,7 @@ def _slow(facts: WaitingFacts) -> Verdict:
             Code.SOURCE_RATE,
             "its source lets no more jobs start",
             f"source {facts.source_name} lets {source.standing.rate_limit_per_minute:g} jobs a minute start",
-            f"holdfast sources set {facts.source_name} --rate-limit-per-minute N, or wait",
+            f"holdfast sources set {facts.source_name} --rate RATE, or wait",
         )
     serving = _serving(facts)
     slots, running = sum(worker.slots for worker in serving), sum(worker.running for worker in serving)

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.domain.job import Job
 from holdfast.domain.lifecycle import State
+from holdfast.domain.sources import Breaker
 
 Item = TypeVar("Item")
 
@@ -59,6 +60,8 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class SourceView:
+    """A source's limits, and how it is. `level` is what its token bucket holds now; None without a rate limit."""
+
     name: str
     enabled: bool
     rate_limit_per_minute: float | None
@@ -68,6 +71,28 @@ class SourceView:
     last_success_at: datetime | None
     last_failure_at: datetime | None
     paused_until: datetime | None
+    paused_by: str | None = None
+    breaker: Breaker = Breaker.CLOSED
+    breaker_threshold: int = 5
+    breaker_pause_seconds: float = 300.0
+    breaker_only: tuple[str, ...] | None = None
+    breaker_ignores: tuple[str, ...] = ()
+    breaker_counts_permanent: bool = True
+    level: float | None = None
+    in_use: int = 0
+    waiting: int = 0  # jobs that are due and wait for it
+    waiting_at_least: bool = False  # nobody counted them all
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEvent:
+    """A move of a breaker, or a change of a limit."""
+
+    id: str
+    source: str
+    at: datetime
+    event: str
+    detail: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,9 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             return {"kind": "crashed", "message": message, "exit_code": exit_code, "signal": signal}
         case Released(reason=reason):
             return {"kind": "released", "reason": reason}
-        case Snoozed(delay_seconds=delay, reason=reason):
-            return {"kind": "snoozed", "delay_seconds": delay, "reason": reason}
+        case Snoozed(delay_seconds=delay, reason=reason, throttled=throttled):
+            said = {"kind": "snoozed", "delay_seconds": delay, "reason": reason}
+            return {**said, "throttled": True} if throttled else said
         case Cancelled(reason=reason):
             return {"kind": "cancelled", "reason": reason}
         case _ as never:
@@ -65,7 +66,7 @@ def outcome_from_json(value: dict[str, Any]) -> Outcome:
         case "released":
             return Released(value["reason"])
         case "snoozed":
-            return Snoozed(value["delay_seconds"], value["reason"])
+            return Snoozed(value["delay_seconds"], value["reason"], bool(value.get("throttled")))
         case "cancelled":
             return Cancelled(value["reason"])
         case other:

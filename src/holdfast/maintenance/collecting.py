@@ -17,7 +17,7 @@ from holdfast.domain.artifacts import TEMPORARY, LiveArtifacts, parse_reference
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.names import check_id
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import ArtifactStore, RecordStore, StoredFile
+from holdfast.ports import ArtifactRecordStore, ArtifactStore, StoredFile
 
 PERIOD_SECONDS = 3600.0
 GRACE_SECONDS = 3600.0
@@ -26,13 +26,13 @@ PAGE = 200  # job folders at once
 _TEMPORARY = re.compile(rf"[^/]+/\d+/(?:.*/)?{re.escape(TEMPORARY)}[0-9a-f]+")
 
 
-def artifact_chore(store: RecordStore, files: Callable[[], ArtifactStore]) -> Chore:
+def artifact_chore(store: ArtifactRecordStore, files: Callable[[], ArtifactStore]) -> Chore:
     """`files` is asked when the chore's turn comes: to open a bucket takes libraries and memory."""
     return Chore("artifacts", PERIOD_SECONDS, lambda: collect(store, files()))
 
 
 def collect(
-    store: RecordStore, files: ArtifactStore, *, grace_seconds: float = GRACE_SECONDS, page: int = PAGE
+    store: ArtifactRecordStore, files: ArtifactStore, *, grace_seconds: float = GRACE_SECONDS, page: int = PAGE
 ) -> Iterator[int]:
     """How many files were deleted, page by page."""
     folders = (name for name in files.job_folders() if _is_job(name))
@@ -43,7 +43,7 @@ def collect(
         yield _collect_page(store, files, names, before)
 
 
-def _collect_page(store: RecordStore, files: ArtifactStore, names: list[str], before: float) -> int:
+def _collect_page(store: ArtifactRecordStore, files: ArtifactStore, names: list[str], before: float) -> int:
     stored = {name: list(files.files(name)) for name in names}
     live = store.live_artifacts(names)
     deleted = 0

@@ -1,11 +1,12 @@
-"""What any worker or control plane does for all of them, now and then: reap, fire schedules, announce its tasks and
-schedules, and keep its row for people to see. A control plane has no tasks and no row.
+"""What any worker or control plane does for all of them, now and then: reap, fire schedules, announce its tasks,
+schedules and sources, and keep its row for people to see. A control plane has no tasks and no row.
 
 Reaping comes first, and each duty stands for itself: one that fails is told of once and tried again less and less
 often, and the others are done. Only a store that does not answer ends the round: there is nobody to ask the rest of.
 
 Schedules are announced when the worker starts and when its code has changed; the announcements of every minute only say
-that they are still declared. So two releases that run side by side do not take turns.
+that they are still declared. So two releases that run side by side do not take turns. Of sources the store remembers
+what code has declared last: they are announced when the worker starts, and when its code has changed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from holdfast.domain.job import DEFAULT_LEASE_SECONDS, Claimed
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
 from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.periodic.desk import Desk, Refusal
@@ -48,6 +50,7 @@ class Duty(StrEnum):
     FORGET = "forget workers"
     KEEP = "keep schedules"
     DECLARE = "announce schedules"
+    GOVERN = "announce sources"
     SHOW = "show this worker"
     FIRE = "fire schedules"
 
@@ -63,6 +66,7 @@ class _Round:
     kept: tuple[Declaration, ...] = ()  # declared before, and still
     fire: bool = False
     forget: bool = False
+    sources: tuple[SourceDeclaration, ...] = ()  # declared anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,7 @@ class Duties:
         retrying: Retrying,
         declared: Callable[[], list[Declaration]] = list,
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        sources: Callable[[], list[SourceDeclaration]] = list,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -124,10 +129,12 @@ class Duties:
         self._retrying = retrying
         self._declared = declared
         self._lease_seconds = lease_seconds
+        self._sources = sources
         self._reap_at = self._announce_at = self._row_at = self._fire_at = 0.0
         self._announced: list[TaskInfo] = []
         self._announced_schedules: list[Declaration] | None = None
-        self._announcing = False
+        self._announced_sources: list[SourceDeclaration] = []
+        self._announcing = self._governing = False
         self._troubles: dict[Duty, _Trouble] = {}
         self._failures: dict[str, str] = {}
         self._desk: Desk[_Round, _Done] = Desk("duties", self._serve, ring)
@@ -139,7 +146,12 @@ class Duties:
         return self._desk.busy
 
     def due(self, now: float) -> bool:
-        return self._tasks() != self._announced or self._is_to_declare(now) or now >= self._next_at
+        changed = self._tasks() != self._announced or self._is_to_declare(now) or self._is_to_govern(now)
+        return changed or now >= self._next_at
+
+    def _is_to_govern(self, now: float) -> bool:
+        trouble = self._troubles.get(Duty.GOVERN)
+        return self._sources() != self._announced_sources and (trouble is None or now >= trouble.again_at)
 
     def _is_to_declare(self, now: float) -> bool:
         trouble = self._troubles.get(Duty.DECLARE)
@@ -154,6 +166,8 @@ class Duties:
             self._reap_at = self._announce_at = self._row_at = self._fire_at = self._retrying.failed(now, answer.error)
             if self._announcing:  # and not otherwise: a newer release may have announced its own since
                 self._announced_schedules = None
+            if self._governing:
+                self._announced_sources = []
         elif answer is not None:
             self.error = None
             self._retrying.worked(now)
@@ -193,6 +207,8 @@ class Duties:
                 self._announce_at = again_at
             case Duty.DECLARE:
                 self._announced_schedules = None
+            case Duty.GOVERN:
+                self._announced_sources = []
             case Duty.SHOW:
                 self._row_at = again_at
             case Duty.FIRE:
@@ -225,12 +241,16 @@ class Duties:
         if self._announcing:
             self._announced_schedules = self._declared()
             schedules, kept = tuple(self._announced_schedules), ()
+        self._governing = self._is_to_govern(now)
+        if self._governing:
+            self._announced_sources = self._sources()
         row = None
         if now >= self._row_at:
             row = self._row()
             self._row_at = now + ROW_EVERY_SECONDS
         fire = self._announcing or now >= self._fire_at
-        return _Round(reap, tasks, row, schedules, kept, fire, forget=announcing)
+        sources = tuple(self._announced_sources) if self._governing else ()
+        return _Round(reap, tasks, row, schedules, kept, fire, forget=announcing, sources=sources)
 
     def _serve(self, round_: _Round) -> _Done:
         store = self._store()
@@ -245,6 +265,8 @@ class Duties:
         if round_.kept:
             trying(Duty.KEEP, lambda: store.keep_schedules(round_.kept))
         failures = None if schedules is None else trying(Duty.DECLARE, lambda: store.announce_schedules(schedules))
+        if round_.sources:
+            trying(Duty.GOVERN, lambda: store.announce_sources(round_.sources))
         if row is not None:
             trying(Duty.SHOW, lambda: store.keep_worker(row))
         fired = trying(Duty.FIRE, lambda: self._fire(store)) if round_.fire else None
@@ -279,7 +301,9 @@ class Duties:
     def _next_at(self) -> float:
         declaring = self._troubles.get(Duty.DECLARE)
         declare_at = NEVER if declaring is None else declaring.again_at
-        return min(self._reap_at, self._announce_at, self._row_at, self._fire_at, declare_at)
+        governing = self._troubles.get(Duty.GOVERN)
+        govern_at = NEVER if governing is None else governing.again_at
+        return min(self._reap_at, self._announce_at, self._row_at, self._fire_at, declare_at, govern_at)
 
     def run_soon(self) -> None:
         """Something went wrong with the store: look after what may have been lost."""

@@ -7,6 +7,7 @@ from typing import cast
 from holdfast.maintenance.checkpoints import checkpoints
 from holdfast.maintenance.chores import Chore
 from holdfast.maintenance.collecting import artifact_chore
+from holdfast.maintenance.leftovers import leftovers
 from holdfast.maintenance.retention import Retention
 from holdfast.ports import OfferStore, Store
 from holdfast.wiring.redis import StreamOptions, stream_chore
@@ -26,6 +27,7 @@ def fleet_chores(
 ) -> list[Chore]:
     """`artifacts` is the place of this store's files, if there is one."""
     chores = Retention(lambda: store).chores(upkeep_seconds)
+    chores.append(leftovers(lambda: store))
     if database_url.startswith("sqlite"):
         chores.append(checkpoints(lambda: store))
     if artifacts is not None:

@@ -139,6 +139,7 @@ _partial_index("source_running", "state = 'running' AND source IS NOT NULL", job
 _partial_index("unique", f"unique_key IS NOT NULL AND {in_states(ACTIVE)}", jobs.c.task, jobs.c.unique_key, unique=True)
 _partial_index("reuse", "state = 'succeeded' AND spec_hash IS NOT NULL", jobs.c.spec_hash, jobs.c.finished_at)
 _partial_index("dead", "state = 'failed'", jobs.c.id)
+_partial_index("replays", "replay_of IS NOT NULL", jobs.c.replay_of)
 # Retention walks it group by group, oldest first; what a task usually takes is read from its young end.
 _partial_index("finished", in_states(TERMINAL), jobs.c.queue, jobs.c.state, jobs.c.finished_at)
 
@@ -238,6 +239,12 @@ sources = Table(
     Column("last_success_at", Time),
     Column("last_failure_at", Time),
     Column("paused_until", Time),
+    Column("paused_by", Text),  # breaker, operator or retry_after
+    # Which failures count for the breaker: only these error codes, or all but these; and whether permanent ones do.
+    Column("breaker_only", Json),
+    Column("breaker_ignores", Json),
+    Column("breaker_counts_permanent", Boolean, nullable=False, server_default=true()),
+    Column("declared", Json),  # what code said last; null: made by an operator
     # The token bucket: its level when it was last written, and when that was.
     Column("bucket_level", Float, nullable=False, server_default=text("1")),
     Column("bucket_at", Time, nullable=False, server_default=store_now()),
@@ -257,6 +264,61 @@ source_events = Table(
     Column("event", Text, nullable=False),
     Column("detail", Json),
     Index("holdfast_source_events_by_source", "source", "id"),
+)
+
+# Jobs inside `ctx.source(…)`. A row counts as long as that very attempt of its job is running, and no longer: nothing
+# has to be given back when a worker dies. `own`: the job was claimed under this source, and counts as that already.
+source_holds = Table(
+    "holdfast_source_holds",
+    metadata,
+    Column("job_id", JobId, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("number", Integer, nullable=False),  # counts the entries of one attempt
+    Column("source", Text, nullable=False),
+    Column("own", Boolean, nullable=False, server_default=false()),
+    Column("at", Time, nullable=False, server_default=store_now()),
+    PrimaryKeyConstraint("job_id", "attempt", "number", name="holdfast_source_holds_pkey"),
+    Index("holdfast_source_holds_by_source", "source"),
+    sqlite_with_rowid=False,
+)
+
+# The deduplicated output of jobs. It outlives them: `job_id` and `attempt` tell who wrote what is there now.
+records = Table(
+    "holdfast_records",
+    metadata,
+    Column("id", JobId, primary_key=True, server_default=new_uuid7()),
+    Column("scope", Text, nullable=False),
+    Column("source", Text, nullable=False, server_default=""),
+    Column("dedupe_key", Text, nullable=False),
+    Column("external_id", Text),
+    Column("strength", Float, nullable=False, server_default=text("0")),
+    Column("data", Json, nullable=False),
+    Column("job_id", JobId),  # null: written outside any job
+    Column("attempt", Integer),
+    Column("created_at", Time, nullable=False, server_default=store_now()),
+    Column("updated_at", Time, nullable=False, server_default=store_now()),
+    Index("holdfast_records_key", "scope", "source", "dedupe_key", unique=True),
+    Index("holdfast_records_by_scope", "scope", "id"),
+    Index("holdfast_records_by_source", "source", "id"),
+)
+Index(
+    "holdfast_records_by_job",
+    records.c.job_id,
+    postgresql_where=text("job_id IS NOT NULL"),
+    sqlite_where=text("job_id IS NOT NULL"),
+)
+
+# What outside systems answered, kept for a while.
+cache = Table(
+    "holdfast_cache",
+    metadata,
+    Column("source", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Json, nullable=False),
+    Column("stored_at", Time, nullable=False, server_default=store_now()),
+    Column("expires_at", Time, nullable=False),
+    PrimaryKeyConstraint("source", "key", name="holdfast_cache_pkey"),
+    Index("holdfast_cache_expires", "expires_at"),
 )
 
 tasks = Table(

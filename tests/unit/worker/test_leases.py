@@ -90,3 +90,8 @@ def test_only_an_innocent_job_with_nothing_to_lose_may_be_queued_behind_another(
         claimed(6, source="shop"),
     )
     assert [item.prefetchable for item in held] == [True, False, False, False, False, False]
+
+
+def test_a_heartbeat_names_its_worker_for_the_record_of_refusals() -> None:
+    book = LeaseBook(choose(60.0), "host-1-abc")
+    assert book.add(claimed(), PLAIN, 1000.0).beat().worker == "host-1-abc"

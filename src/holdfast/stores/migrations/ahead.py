@@ -33,6 +33,7 @@ INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "0004": (
         ("holdfast_events_at", "holdfast_events", "USING brin (at) WITH (pages_per_range = 16, autosummarize = on)"),
     ),
+    "0005": (("holdfast_jobs_replays", "holdfast_jobs", "(replay_of) WHERE replay_of IS NOT NULL"),),
 }
 
 _BROKEN = """

@@ -1,95 +1,109 @@
 """Limits of sources and queues, applied before the lease.
 
-A governed claim is one transaction: lock the limited rows first (in name order, skipping those that another claim has:
-it will serve them), then count what runs and claim on fresh snapshots. Counting and claiming without the lock, in one
-READ COMMITTED statement, breaks a limit of 1 almost every second time.
+A governed claim is one transaction: look, without any lock, which jobs it would take, passing over what is plainly
+closed (`statements/look.py`); lock the sources and queues of just these (in name order, skipping those that another
+claim has); then count what runs and claim, on fresh snapshots. Counting and claiming without the lock, in one READ
+COMMITTED statement, breaks a limit of 1 almost every second time; and to lock every source that has work waiting would
+leave nothing to a second claim.
 """
 
 from __future__ import annotations
 
-from holdfast.domain.lifecycle import CLAIMABLE
-from holdfast.stores.schema import in_states
 from holdfast.stores.statements.words import Statement, Words
 
-
-def _any_limits(_words: Words) -> str:
-    return """
-        SELECT EXISTS (SELECT 1 FROM holdfast_sources)
-            OR EXISTS (SELECT 1 FROM holdfast_queues WHERE max_running IS NOT NULL)"""
+# For a bound that there is not: more than anybody claims at once.
+NO_BOUND = 1_000_000_000
 
 
-def _elapsed(words: Words) -> str:
+def seconds_between(words: Words, earlier: str, later: str) -> str:
     if words.postgres:
-        return f"CAST(extract(epoch FROM {words.fixed_now} - s.bucket_at) AS float8)"
+        return f"CAST(extract(epoch FROM {later} - {earlier}) AS float8)"
     # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves.
-    whole = "strftime('%s', :now) - strftime('%s', s.bucket_at)"
-    return f"({whole} + (substr(:now, 21, 6) - substr(s.bucket_at, 21, 6)) / 1000000.0)"
+    whole = f"strftime('%s', {later}) - strftime('%s', {earlier})"
+    return f"({whole} + (substr({later}, 21, 6) - substr({earlier}, 21, 6)) / 1000000.0)"
 
 
-def _lock_sources(words: Words, waiting: str) -> str:
-    """Only what this claim could use: a source locked for nothing is one that another claim has to pass over."""
+def level(words: Words, now: str) -> str:
+    """Tokens in the bucket of source `s` at that moment, as `SourceStanding.level` has it; null without a rate."""
+    least, greatest = ("least", "greatest") if words.postgres else ("min", "max")
+    elapsed = f"{greatest}({seconds_between(words, 's.bucket_at', now)}, 0)"
+    full = f"{least}(s.burst, s.bucket_level + {elapsed} * s.rate_limit_per_minute / 60.0)"
+    return f"CASE WHEN s.rate_limit_per_minute IS NOT NULL THEN {full} END"
+
+
+HALF_OPEN = "s.failure_streak >= s.breaker_threshold"
+
+
+def is_open(words: Words) -> str:
+    return f"s.enabled AND (s.paused_until IS NULL OR s.paused_until <= {words.fixed_now})"
+
+
+def in_use(source: str) -> str:
+    """Jobs that run under a source, and those that entered it while they run. Never a counter."""
+    return f"""(
+          (SELECT count(*) FROM holdfast_jobs r
+           WHERE r.state = 'running' AND r.source IS NOT NULL AND r.source = {source})
+          + (SELECT count(*) FROM holdfast_source_holds h JOIN holdfast_jobs r ON r.id = h.job_id
+             WHERE h.source = {source} AND NOT h.own AND r.state = 'running' AND r.attempt = h.attempt))"""
+
+
+STANDING = "s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level"
+
+
+def standing(words: Words) -> str:
+    """The columns of a `SourceStanding`."""
+    return f"{STANDING}, {seconds_between(words, 's.bucket_at', words.fixed_now)}, {HALF_OPEN}"
+
+
+def _names(words: Words) -> str:
+    rows = "json_array_elements_text(CAST(:names AS json))" if words.postgres else "json_each(:names)"
+    return f"SELECT value FROM {rows}"
+
+
+def _named(words: Words) -> str:
+    return f"= ANY (ARRAY({_names(words)}))" if words.postgres else f"IN ({_names(words)})"
+
+
+def _lock_sources(words: Words) -> str:
     lock = "FOR NO KEY UPDATE OF s SKIP LOCKED" if words.postgres else ""
     return f"""
-        SELECT s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level, {_elapsed(words)},
-               s.failure_streak >= s.breaker_threshold
-        FROM holdfast_sources s
-        WHERE s.enabled AND (s.paused_until IS NULL OR s.paused_until <= {words.fixed_now})
-          AND (s.max_concurrent IS NULL OR s.max_concurrent > 0)
-          AND EXISTS (SELECT 1 FROM holdfast_jobs j WHERE j.source = s.name AND j.source IS NOT NULL
-                      AND {in_states(CLAIMABLE, "j.state")} {waiting})
+        SELECT {standing(words)} FROM holdfast_sources s
+        WHERE s.name {_named(words)} AND {is_open(words)}
         ORDER BY s.name {lock}"""
 
 
-def _lock_queues(words: Words, which: str) -> str:
+def _lock_queues(words: Words) -> str:
     lock = "FOR NO KEY UPDATE OF q SKIP LOCKED" if words.postgres else ""
     return f"""
         SELECT q.name, q.max_running FROM holdfast_queues q
-        WHERE q.max_running > 0 AND q.paused_at IS NULL {which}
+        WHERE q.name {_named(words)} AND q.max_running > 0 AND q.paused_at IS NULL
         ORDER BY q.name {lock}"""
 
 
-def _names(words: Words, parameter: str = "names") -> str:
-    return f"json_array_elements_text(CAST(:{parameter} AS json))" if words.postgres else f"json_each(:{parameter})"
-
-
-def _due_in_queues(words: Words) -> str:
-    names = f"SELECT value FROM {_names(words, 'queues')}"
-    some = f"= ANY (ARRAY({names}))" if words.postgres else f"IN ({names})"
-    return f"AND j.queue {some} AND j.run_after <= {words.fixed_now}"
-
-
-def _among_queues(words: Words) -> str:
-    return f"AND q.name IN (SELECT value FROM {_names(words, 'queues')})"
-
-
 def _running_by_source(words: Words) -> str:
-    return f"""
-        SELECT j.source, count(*) FROM holdfast_jobs j
-        WHERE j.state = 'running' AND j.source IS NOT NULL AND j.source IN (SELECT value FROM {_names(words)})
-        GROUP BY j.source"""
+    """In use, all told. None of them is left out: a name that nobody uses has 0."""
+    return f"SELECT n.value, {in_use('n.value')} FROM ({_names(words)}) n"
 
 
 def _running_by_queue(words: Words) -> str:
     return f"""
         SELECT j.queue, count(*) FROM holdfast_jobs j
-        WHERE j.state = 'running' AND j.queue IN (SELECT value FROM {_names(words)})
+        WHERE j.state = 'running' AND j.queue {_named(words)}
         GROUP BY j.queue"""
 
 
 def _spend(words: Words) -> str:
-    rows = words.rows({"name": "text", "level": "float8"})
+    """The clock is read after the jobs were claimed, never before: no stretch of time counts twice."""
+    rows = words.rows({"name": "text", "taken": "integer"})
+    greatest = "greatest" if words.postgres else "max"
     return f"""
-        UPDATE holdfast_sources AS s SET bucket_level = r.level, bucket_at = {words.now}
-        FROM {rows} WHERE s.name = r.name"""
+        UPDATE holdfast_sources AS s
+        SET bucket_level = {greatest}({level(words, words.fixed_now)} - r.taken, 0), bucket_at = {words.fixed_now}
+        FROM {rows} WHERE s.name = r.name AND s.rate_limit_per_minute IS NOT NULL"""
 
 
-ANY_LIMITS = Statement("admission.any_limits", _any_limits)
-LOCK_SOURCES = Statement(
-    "admission.lock_sources", lambda words: _lock_sources(words, _due_in_queues(words)), replan=True
-)
-LOCK_ALL_SOURCES = Statement("admission.lock_all_sources", lambda words: _lock_sources(words, ""), replan=True)
-LOCK_QUEUES = Statement("admission.lock_queues", lambda words: _lock_queues(words, _among_queues(words)))
-LOCK_ALL_QUEUES = Statement("admission.lock_all_queues", lambda words: _lock_queues(words, ""))
+LOCK_SOURCES = Statement("admission.lock_sources", _lock_sources)
+LOCK_QUEUES = Statement("admission.lock_queues", _lock_queues)
 RUNNING_BY_SOURCE = Statement("admission.running_by_source", _running_by_source)
 RUNNING_BY_QUEUE = Statement("admission.running_by_queue", _running_by_queue)
 SPEND = Statement("admission.spend", _spend)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.domain.lifecycle import CLAIMABLE
 from holdfast.stores.schema import in_states
-from holdfast.stores.statements.claim import GIVEN_QUEUES, due_rows, walk_levels
+from holdfast.stores.statements.lanes import GIVEN_QUEUES, due_rows, walk_levels
 from holdfast.stores.statements.words import Statement, Words
 
 _READY = in_states(CLAIMABLE, "j.state")
@@ -22,8 +22,7 @@ def _columns(words: Words, claimable: str) -> str:
 def _heads(words: Words) -> str:
     """The first so many of a queue in the order of a claim, on Postgres; SQLite walks in a loop."""
     walk = walk_levels(GIVEN_QUEUES, "q.max_running IS NULL")
-    due = due_rows("NOT EXISTS (SELECT FROM holdfast_sources s WHERE s.name = lane.source)", ":window")
-    ready = f"level CROSS JOIN LATERAL ({due} ORDER BY ready.run_after, ready.id LIMIT :window) ready"
+    ready = f"level CROSS JOIN LATERAL ({due_rows()}) ready"
     # Numbered before the join, which may bring its rows in any order.
     return f"""{walk},
         chosen AS MATERIALIZED (SELECT ready.tid, row_number() OVER () AS position FROM {ready} LIMIT :window)

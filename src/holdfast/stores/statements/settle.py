@@ -10,6 +10,7 @@ The reaper's form repeats its own test (expired, and past the grace after an out
 
 from __future__ import annotations
 
+from holdfast.domain.breaker import SUCCESS_NOTED_EVERY_SECONDS
 from holdfast.domain.lifecycle import TERMINAL
 from holdfast.stores.schema import in_states
 from holdfast.stores.statements.words import Statement, Words
@@ -63,7 +64,15 @@ def _settle(words: Words, test: str) -> str:
             lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL,
             finished_at = CASE WHEN {ends} OR {_OVERRULED} THEN {words.transition_time} END
         FROM held AS r WHERE j.id = r.id
-        RETURNING {words.returning("transition", "state")}"""
+        RETURNING {words.returning("transition", "state", "source")}"""
+
+
+def _calm(words: Words) -> str:
+    """Whose source has nothing to learn from one more success: `domain/breaker.py`, `matters`."""
+    noted = words.after(str(SUCCESS_NOTED_EVERY_SECONDS), "s.last_success_at")
+    return f"""AND (j.source IS NULL OR NOT EXISTS (
+          SELECT 1 FROM holdfast_sources s WHERE s.name = j.source
+          AND (s.failure_streak > 0 OR s.last_success_at IS NULL OR {noted} < {words.now})))"""
 
 
 def _standing(words: Words) -> str:
@@ -74,5 +83,6 @@ def _standing(words: Words) -> str:
 
 
 SETTLE = Statement("settle", lambda words: _settle(words, ""))
+SETTLE_CALM = Statement("settle.calm", lambda words: _settle(words, _calm(words)))
 REAP = Statement("reap", lambda words: _settle(words, f"AND {expired(words)}"))
 STANDING = Statement("settle.standing", _standing)

@@ -92,7 +92,7 @@ SOURCES = Statement(
     "stuck.sources",
     lambda _words: (
         "SELECT name, enabled, paused_until, max_concurrent, rate_limit_per_minute, burst, bucket_level, bucket_at,"
-        " failure_streak >= breaker_threshold FROM holdfast_sources"
+        " failure_streak >= breaker_threshold, paused_by FROM holdfast_sources"
     ),
 )
 TASKS = Statement("stuck.tasks", lambda _words: "SELECT name, announced_at FROM holdfast_tasks")

@@ -17,13 +17,15 @@ from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database, Row
 from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.verbs import claim_requests
-from holdfast.stores.verbs.claiming import Admission, Claiming, claim_rows, read_admission, spend
+from holdfast.stores.verbs.admitting import Admission, spend, take_admitted
+from holdfast.stores.verbs.claiming import Claiming, claim_rows
 from holdfast.stores.verbs.reaping import reap_these
+from holdfast.stores.verbs.sqlite_walk import Candidate
 
 
 def _limits_of(words: Words) -> str:
     return f"""
-        SELECT {words.as_text("j.id")}, j.task, j.source, j.queue,
+        SELECT {words.as_text("j.id")}, j.task, coalesce(j.source, ''), j.queue,
                EXISTS (SELECT 1 FROM holdfast_sources s WHERE s.name = j.source),
                EXISTS (SELECT 1 FROM holdfast_queues q WHERE q.name = j.queue AND q.max_running IS NOT NULL)
         FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"""
@@ -52,9 +54,14 @@ def claim_jobs(
 
     def claim(transaction: CursorTransaction, secret: bytes) -> list[Claimed]:
         reap_these(transaction, ids, gap)
-        admitted, chosen = _admitted(transaction, ids, queues, tasks)
-        found = claim_rows(transaction, worker, chosen, secret, credential)
-        spend(transaction, admitted, found)
+        named = _candidates(transaction, ids, queues, tasks)
+
+        def take(chosen: Sequence[str]) -> list[Row]:
+            return claim_rows(transaction, worker, chosen, secret, credential)
+
+        admitted = Admission()
+        found = take_admitted(transaction, named, len(ids), admitted, take)
+        spend(transaction, found, admitted)
         claimed = [rows.claimed(row, database.dialect, digests.lease_token(secret, row[0])) for row in found]
         return [replace(job, message_id=(messages or {}).get(job.job_id)) for job in claimed]
 
@@ -66,30 +73,9 @@ def claim_jobs(
         return claim(transaction, secret)
 
 
-def _admitted(
+def _candidates(
     transaction: CursorTransaction, ids: Sequence[str], queues: Sequence[str] | None, tasks: Sequence[str] | None
-) -> tuple[Admission, list[str]]:
-    found = transaction.rows(LIMITS_OF, {"ids": json.dumps(ids)})
-    limits = {
-        job_id: (source, queue, *limited)
-        for job_id, task, source, queue, *limited in found
-        if (tasks is None or task in tasks) and (queues is None or queue in queues)
-    }
-    if not any(source_limited or queue_limited for *_, source_limited, queue_limited in limits.values()):
-        return Admission({}, {}, {}), [job_id for job_id in ids if job_id in limits]
-    admitted = read_admission(transaction, sorted({queue for _source, queue, *_ in limits.values()}))
-    return admitted, [job_id for job_id in ids if job_id in limits and _takes(limits[job_id], admitted)]
-
-
-def _takes(limits: Row, admitted: Admission) -> bool:
-    """Whether there is room for one more of its source and queue; if so, that room is taken."""
-    source, queue, source_limited, queue_limited = limits
-    in_source = admitted.allowances.get(source, 0) if source_limited else None
-    in_queue = admitted.queues.get(queue, 0) if queue_limited else None
-    if 0 in (in_source, in_queue):
-        return False
-    if in_source is not None:
-        admitted.allowances[source] = in_source - 1
-    if in_queue is not None:
-        admitted.queues[queue] = in_queue - 1
-    return True
+) -> list[Candidate]:
+    found = {row[0]: Candidate(*row) for row in transaction.rows(LIMITS_OF, {"ids": json.dumps(ids)})}
+    named = [found[job_id] for job_id in ids if job_id in found]
+    return [job for job in named if (tasks is None or job.task in tasks) and (queues is None or job.queue in queues)]

@@ -16,20 +16,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holdfast.domain import digests
-from holdfast.domain.admission import SourceStanding
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
-from holdfast.domain.job import Claimed
+from holdfast.domain.job import Claimed, ClaimedJobs
 from holdfast.domain.names import check_integer, check_name
 from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database, Row
-from holdfast.stores.statements import admission
+from holdfast.stores.known_limits import KnownLimits
 from holdfast.stores.statements import claim as sql
-from holdfast.stores.statements.words import POSTGRES, Statement
+from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import claim_requests
-from holdfast.stores.verbs.sqlite_walk import walk
+from holdfast.stores.verbs.admitting import again_in, claim_admitted, walk_parameters
+from holdfast.stores.verbs.sqlite_walk import FEWEST_LANES, Looking
 
 MAX_BATCH = 10_000
-LIMITS_REMEMBERED_SECONDS = 5.0
+MANY_LANES = 32
+START = ("", "")  # before all lanes
+BUSY_TRIES = 4  # asked for again after 2, 4 and 8 ms
 UNANSWERED_KEPT = 100
 UNANSWERED_SECONDS = 120.0
 
@@ -45,25 +47,13 @@ class Wanted:
     credential: str = ""
 
 
-@dataclass(slots=True)
-class Admission:
-    """What the limits let in, while their rows are locked. A name that is absent is not limited, or not ours now."""
-
-    sources: dict[str, SourceStanding]
-    allowances: dict[str, int | None]
-    queues: dict[str, int]
-
-    def tighten(self, name: str, taken: int) -> float | None:
-        level = self.sources[name].level
-        return None if level is None else max(level - taken, 0.0)
-
-
 class Claiming:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._busy_spell = False
-        self._limits_exist = True
-        self._limits_looked_at = float("-inf")
+        self._lane = START
+        self._lanes: deque[tuple[str, str | None]] = deque(maxlen=MANY_LANES * 2)
+        self.known_limits = KnownLimits(database)
         self._unanswered: deque[tuple[float, str, bytes]] = deque(maxlen=UNANSWERED_KEPT)
 
     def claim(
@@ -74,27 +64,43 @@ class Claiming:
         tasks: Sequence[str] | None,
         credential: str = "",
         request_id: str | None = None,
-    ) -> list[Claimed]:
+    ) -> ClaimedJobs:
         wanted = _checked(worker, limit, queues, tasks, credential)
         if wanted.queues == () or wanted.tasks == ():
-            return []
-        governed = self._database.dialect != POSTGRES or self._limits()
+            return ClaimedJobs()
+        if self._database.dialect != POSTGRES or self.known_limits.exist() or self._many_lanes:
+            return self._claim_governed(wanted, request_id)
         if request_id is not None:
-            return self._claim_once(wanted, governed, request_id)
-        if governed:
-            with self.secret(credential) as secret, self._database.transaction() as transaction:
-                return _claim_governed(transaction, wanted, secret)
+            return self._claim_once(wanted, request_id)
         return self._claim_ungoverned(wanted)
 
-    def _claim_once(self, wanted: Wanted, governed: bool, request_id: str) -> list[Claimed]:
+    def _claim_governed(self, wanted: Wanted, request_id: str | None) -> ClaimedJobs:
+        """A source that another claim has at this moment is free again in the next: nobody waits for it with anything
+        in hand, so the whole claim is tried again."""
+        for number in range(BUSY_TRIES):
+            claim = Governed(wanted, self._lane)
+            if request_id is not None:
+                found = claim_requests.once(self._database, wanted.credential, request_id, claim)
+            else:
+                with self.secret(wanted.credential) as secret, self._database.transaction() as transaction:
+                    found = claim(transaction, secret)
+            if found or not claim.was_busy:
+                break
+            time.sleep(0.002 * 2**number)
+        self._remember_lanes(found)
+        if found:
+            self._lane = claim.last_lane
+        jobs = ClaimedJobs(found)
+        jobs.again_in = claim.again_in
+        return jobs
+
+    def _claim_once(self, wanted: Wanted, request_id: str) -> ClaimedJobs:
         """Within one transaction, because what was granted is written down with it."""
 
         def claim(transaction: CursorTransaction, secret: bytes) -> list[Claimed]:
-            if governed:
-                return _claim_governed(transaction, wanted, secret)
-            return _claim_window(transaction, wanted, _wide(wanted), secret)
+            return self._claim_window(transaction, wanted, _wide(wanted), secret)
 
-        return claim_requests.once(self._database, wanted.credential, request_id, claim)
+        return ClaimedJobs(claim_requests.once(self._database, wanted.credential, request_id, claim))
 
     @contextmanager
     def secret(self, credential: str) -> Iterator[bytes]:
@@ -119,29 +125,68 @@ class Claiming:
             held = transaction.rows(sql.HELD, {"worker": check_name(worker, "worker")})
         return [job for row in held if (job := _ours(row, secrets, credential, self._database.dialect)) is not None]
 
-    def _claim_ungoverned(self, wanted: Wanted) -> list[Claimed]:
+    def _claim_ungoverned(self, wanted: Wanted) -> ClaimedJobs:
         """Rows that others have locked are skipped. If that left nothing in a busy spell, look further down the line;
         an idle worker stays at one query a poll."""
         found = self._claim_in(wanted, wanted.limit // 2 + 16)
         if not found and self._busy_spell:
             found = self._claim_in(wanted, _wide(wanted))
         self._busy_spell = bool(found)
-        return found
+        return ClaimedJobs(found)
 
     def _claim_in(self, wanted: Wanted, slack: int) -> list[Claimed]:
         with self.secret(wanted.credential) as secret, self._database.statement() as transaction:
-            return _claim_window(transaction, wanted, slack, secret)
+            return self._claim_window(transaction, wanted, slack, secret)
+
+    def _claim_window(self, transaction: CursorTransaction, wanted: Wanted, slack: int, secret: bytes) -> list[Claimed]:
+        statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
+        found = transaction.rows(statement, claim_parameters(wanted, secret, wanted.limit + slack))
+        claimed = _claimed(found, wanted, secret, POSTGRES)
+        self._remember_lanes(claimed)
+        return claimed
 
     def limits_changed(self) -> None:
         """Look again at the next claim; other processes notice within five seconds."""
-        self._limits_looked_at = float("-inf")
+        self.known_limits.forget()
 
-    def _limits(self) -> bool:
-        if time.monotonic() - self._limits_looked_at > LIMITS_REMEMBERED_SECONDS:
-            with self._database.reading() as transaction:
-                self._limits_exist = bool(transaction.rows(admission.ANY_LIMITS)[0][0])
-            self._limits_looked_at = time.monotonic()
-        return self._limits_exist
+    def _remember_lanes(self, found: Sequence[Claimed]) -> None:
+        if found:
+            self._lanes.extend((job.task, job.source) for job in found[-MANY_LANES * 2 :])
+
+    @property
+    def _many_lanes(self) -> bool:
+        """As of the last jobs. The ungoverned statement merges all lanes there are: of many that costs more than to
+        look first, and at some of them at a time."""
+        return len(set(self._lanes)) >= MANY_LANES
+
+
+class Governed:
+    """One claim under limits. What it has to say besides the jobs is about its last transaction."""
+
+    def __init__(self, wanted: Wanted, after: tuple[str, str]) -> None:
+        self._wanted = wanted
+        self._after = after
+        self.was_busy = False
+        self.last_lane = START
+        self.again_in: float | None = None
+
+    def __call__(self, transaction: CursorTransaction, secret: bytes) -> list[Claimed]:
+        wanted = self._wanted
+        lanes = max(FEWEST_LANES, wanted.limit // 4)
+        looking = Looking(wanted.limit + 16, wanted.queues, wanted.tasks, lanes, self._after)
+
+        def take(ids: Sequence[str]) -> list[Row]:
+            return claim_rows(transaction, wanted.worker, ids, secret, wanted.credential)
+
+        found, admitted = claim_admitted(transaction, looking, wanted.limit, take)
+        self.was_busy = admitted.busy
+        if found and admitted.cut:
+            # There are more lanes than a look takes in: the next one goes on behind the last that gave something, so
+            # that every lane has its turn.
+            self.last_lane = (found[-1][1], found[-1][4] or "")
+        if not found:
+            self.again_in = again_in(transaction, looking)
+        return _claimed(found, wanted, secret, transaction.dialect)
 
 
 def _wide(wanted: Wanted) -> int:
@@ -149,102 +194,29 @@ def _wide(wanted: Wanted) -> int:
     return wanted.limit * 8 + 256
 
 
-def _claim_window(transaction: CursorTransaction, wanted: Wanted, slack: int, secret: bytes) -> list[Claimed]:
-    statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
-    found = transaction.rows(statement, _parameters(wanted, secret, wanted.limit + slack))
-    return _claimed(found, wanted, secret, POSTGRES)
-
-
-def read_admission(transaction: CursorTransaction, queues: Sequence[str] | None) -> Admission:
-    """Lock what is limited and has work waiting in these queues; then count what runs, on a fresh snapshot."""
-    limited = {row[0]: row[1] for row in _locked(transaction, _QUEUE_LOCKS, queues)}
-    sources = {row[0]: SourceStanding(*row) for row in _locked(transaction, _SOURCE_LOCKS, queues)}
-    by_queue = _counts(transaction, admission.RUNNING_BY_QUEUE, list(limited))
-    by_source = _counts(transaction, admission.RUNNING_BY_SOURCE, list(sources))
-    return Admission(
-        sources=sources,
-        allowances={name: source.allowance(by_source.get(name, 0)) for name, source in sources.items()},
-        queues={name: max(0, most - by_queue.get(name, 0)) for name, most in limited.items()},
-    )
-
-
-_QUEUE_LOCKS = (admission.LOCK_QUEUES, admission.LOCK_ALL_QUEUES)
-_SOURCE_LOCKS = (admission.LOCK_SOURCES, admission.LOCK_ALL_SOURCES)
-
-
-def _locked(
-    transaction: CursorTransaction, statements: tuple[Statement, Statement], queues: Sequence[str] | None
-) -> list[Row]:
-    some, every = statements
-    return transaction.rows(every) if queues is None else transaction.rows(some, {"queues": json.dumps(queues)})
-
-
-def _counts(transaction: CursorTransaction, statement: Statement, names: list[str]) -> dict[str, int]:
-    if not names:
-        return {}
-    found = transaction.rows(statement, {"names": json.dumps(names)})
-    return {row[0]: row[1] for row in found}
-
-
-def _claim_governed(transaction: CursorTransaction, wanted: Wanted, secret: bytes) -> list[Claimed]:
-    admitted = read_admission(transaction, wanted.queues)
-    if transaction.dialect == POSTGRES:
-        found = _claim_governed_postgres(transaction, wanted, admitted, secret)
-    else:
-        ids = walk(transaction, wanted.queues, wanted.tasks, wanted.limit, admitted.allowances, admitted.queues)
-        found = claim_rows(transaction, wanted.worker, ids, secret, wanted.credential)
-    spend(transaction, admitted, found)
-    return _claimed(found, wanted, secret, transaction.dialect)
-
-
-def _claim_governed_postgres(
-    transaction: CursorTransaction, wanted: Wanted, admitted: Admission, secret: bytes
-) -> list[Row]:
-    statement = sql.CLAIM_GOVERNED if wanted.queues is not None else sql.CLAIM_GOVERNED_ALL_QUEUES
-    parameters = _parameters(wanted, secret, wanted.limit * 2 + 256)
-    parameters["sources"] = _allowances({n: a for n, a in admitted.allowances.items() if a is None or a > 0})
-    parameters["limited"] = _allowances({n: a for n, a in admitted.queues.items() if a > 0})
-    return transaction.rows(statement, parameters)
-
-
 def claim_rows(
     transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes, credential: str
 ) -> list[Row]:
     if not ids:
         return []
-    chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i), credential)} for i in ids]
-    found = {row[0]: row for row in transaction.rows(sql.CLAIM_ROWS, {"worker": worker, "rows": json.dumps(chosen)})}
+    parameters: dict[str, object] = {"worker": worker}
+    if transaction.dialect == POSTGRES:
+        parameters |= {"ids": json.dumps(ids), "secret": secret, "binding": digests.binding(credential)}
+    else:  # which cannot compute a digest
+        chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i), credential)} for i in ids]
+        parameters["rows"] = json.dumps(chosen)
+    found = {row[0]: row for row in transaction.rows(sql.CLAIM_ROWS, parameters)}
     return [found[i] for i in ids if i in found]
 
 
-def spend(transaction: CursorTransaction, admitted: Admission, found: Sequence[Row]) -> None:
-    """Take what was claimed out of the token buckets."""
-    taken: dict[str, int] = {}
-    for row in found:
-        source = row[4]
-        if source in admitted.sources and admitted.sources[source].level is not None:
-            taken[source] = taken.get(source, 0) + 1
-    if taken:
-        levels = [{"name": name, "level": admitted.tighten(name, count)} for name, count in taken.items()]
-        transaction.run(admission.SPEND, {"rows": json.dumps(levels)})
-
-
-def _allowances(allowances: dict[str, int | None] | dict[str, int]) -> str:
-    return json.dumps([{"name": name, "allowance": allowance} for name, allowance in allowances.items()])
-
-
-def _parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]:
-    parameters: dict[str, object] = {
+def claim_parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]:
+    return {
+        **walk_parameters(Looking(window, wanted.queues, wanted.tasks)),
         "worker": wanted.worker,
         "secret": secret,
         "binding": digests.binding(wanted.credential),
         "limit": wanted.limit,
-        "window": window,
-        "tasks": None if wanted.tasks is None else json.dumps(wanted.tasks),
     }
-    if wanted.queues is not None:
-        parameters["queues"] = json.dumps(wanted.queues)
-    return parameters
 
 
 def _claimed(found: Sequence[Row], wanted: Wanted, secret: bytes, dialect: str) -> list[Claimed]:

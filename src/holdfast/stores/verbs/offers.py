@@ -10,19 +10,20 @@ from holdfast.domain.offers import Offer
 from holdfast.stores.database import CursorTransaction, Database
 from holdfast.stores.statements import offers as sql
 from holdfast.stores.statements.words import POSTGRES
+from holdfast.stores.verbs.admitting import walk_parameters
 from holdfast.stores.verbs.claiming import MAX_BATCH
-from holdfast.stores.verbs.sqlite_walk import walk
+from holdfast.stores.verbs.sqlite_walk import Looking, walk
 
 
 def offers(database: Database, queue: str, limit: int) -> list[Offer]:
     """The first so many jobs of a queue that could be claimed now, in that order."""
-    names, limit = [check_name(queue, "queue")], check_integer(limit, "limit", 1, MAX_BATCH)
+    limit = check_integer(limit, "limit", 1, MAX_BATCH)
+    looking = Looking(limit, (check_name(queue, "queue"),), None, lanes=limit)
     if database.dialect == POSTGRES:
         with database.reading() as transaction:
-            parameters = {"queues": json.dumps(names), "tasks": None, "window": limit}
-            return [Offer(*row) for row in transaction.rows(sql.HEADS, parameters)]
+            return [Offer(*row) for row in transaction.rows(sql.HEADS, walk_parameters(looking))]
     with database.reading() as transaction:
-        ids = walk(transaction, names, None, limit, {}, {})
+        ids = [job.id for job in walk(transaction, looking, ungoverned=True)]
         found = _standing(transaction, ids)
     return [found[job_id] for job_id in ids if job_id in found]
 

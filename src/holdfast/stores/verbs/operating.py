@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any
 
 from holdfast.domain.answers import Operated, OperatorAnswer
-from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import CLAIMABLE, State
-from holdfast.domain.names import check_id, check_integer, check_moment, check_name
+from holdfast.domain.names import check_id, check_integer, check_name
 from holdfast.domain.spec import encode_json
-from holdfast.domain.views import SourceView
 from holdfast.stores.database import Database, Transaction
-from holdfast.stores.statements import limits, operate
-from holdfast.stores.statements.words import SQLITE, Statement
-from holdfast.stores.types import to_text
-from holdfast.stores.verbs.querying import source_view
+from holdfast.stores.statements import operate
+from holdfast.stores.statements.words import Statement
 
 BUSY_TRIES = 7
 MAX_LIMIT = 1_000_000
@@ -110,39 +105,3 @@ def set_queue(database: Database, statement: Statement, name: str, **values: Any
         check_integer(values["max_running"], "max_running", 0, MAX_LIMIT)
     with database.statement() as transaction:
         transaction.run(statement, {"name": name, **values})
-
-
-def set_source(database: Database, name: str, changes: dict[str, Any]) -> SourceView:
-    """Create the source if need be, change just the limits that are named, and record the change."""
-    check_name(name, "source")
-    stored = {field: _source_value(field, value, database.dialect) for field, value in changes.items()}
-    shown = {field: value.isoformat() if isinstance(value, datetime) else value for field, value in changes.items()}
-    with database.transaction() as transaction:
-        transaction.run(limits.CREATE_SOURCE, {"name": name})
-        if stored:
-            transaction.run(limits.change_source(tuple(stored)), {"name": name, **stored})
-        recorded = {"source": name, "event": "limits_changed", "detail": encode_json(shown)}
-        transaction.run(limits.RECORD_SOURCE_EVENT, recorded)
-        return source_view(transaction.rows(limits.SOURCES, {"name": name})[0])
-
-
-def _source_value(field: str, value: Any, dialect: str) -> Any:
-    if field not in limits.SOURCE_LIMITS:
-        raise InvalidInput(field, f"unknown option; known are {', '.join(sorted(limits.SOURCE_LIMITS))}")
-    match limits.SOURCE_LIMITS[field], value:
-        case ("boolean", bool()):
-            return value
-        case ("timestamptz" | "float8", None) | ("integer", None) if field not in _REQUIRED:
-            return None
-        case ("timestamptz", _):
-            moment = check_moment(value, field)
-            return to_text(moment) if dialect == SQLITE else moment
-        case ("integer", _):
-            return check_integer(value, field, 1 if field in _REQUIRED else 0, MAX_LIMIT)
-        case ("float8", int() | float()) if not isinstance(value, bool) and 0 < value <= 1e9:
-            return float(value)
-    raise InvalidInput(field, f"must be {_WORDS[limits.SOURCE_LIMITS[field]]}, got {value!r}")
-
-
-_WORDS = {"boolean": "true or false", "float8": "a number above 0, or none for no limit"}
-_REQUIRED = ("burst", "breaker_threshold", "breaker_pause_seconds")

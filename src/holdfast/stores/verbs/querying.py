@@ -11,10 +11,10 @@ from holdfast.domain.errors import InvalidInput, NotFound
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import check_id, check_integer, check_name
-from holdfast.domain.views import Page, QueueView, Refusal, SourceView
+from holdfast.domain.views import Page, QueueView, Refusal
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Row
-from holdfast.stores.statements import limits, queries
+from holdfast.stores.statements import queries
 
 MAX_PAGE = 1_000
 
@@ -83,11 +83,6 @@ def queues(database: Database) -> list[QueueView]:
     ]
 
 
-def sources(database: Database) -> list[SourceView]:
-    with database.reading() as transaction:
-        return [source_view(row) for row in transaction.rows(limits.SOURCES, {"name": None})]
-
-
 def counts(database: Database) -> dict[str, int]:
     with database.reading() as transaction:
         return {state: int(count) for state, count in transaction.rows(queries.COUNTS)}
@@ -98,13 +93,6 @@ def known_state(state: str) -> State:
         return State(state)
     except ValueError:
         raise InvalidInput("states", f"must be among {', '.join(State)}, got {state!r}") from None
-
-
-def source_view(row: Row) -> SourceView:
-    name, enabled, rate, burst, most, streak, succeeded, failed, paused = row
-    return SourceView(
-        name, bool(enabled), rate, burst, most, streak, rows.moment(succeeded), rows.moment(failed), rows.moment(paused)
-    )
 
 
 def _known(value: Any) -> datetime:

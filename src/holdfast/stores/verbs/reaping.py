@@ -67,7 +67,7 @@ def apply(transaction: Transaction, expired: Sequence[Row]) -> list[Settled]:
     attempts = {row[0]: row[2] for row in expired}
     encoded = ",".join(_encode(row, transaction.dialect) for row in expired)
     found = transaction.rows(REAP, {"rows": f"[{encoded}]"})
-    return [Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state in found]
+    return [Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state, _source in found]
 
 
 def _encode(row: Row, dialect: str) -> str:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from holdfast.domain.errors import Conflict
+import json
+
+from holdfast.domain.errors import Conflict, InvalidInput, NotFound
 from holdfast.domain.job import Enqueued, Job, NewJob
+from holdfast.domain.names import check_id
 from holdfast.domain.retry import RetryPolicy
+from holdfast.domain.webhook import DELIVERY_TASK
+from holdfast.stores import rows
 from holdfast.stores.database import Database
+from holdfast.stores.statements.enqueue import PRUNED
+from holdfast.stores.statements.replays import REPLAYS
 from holdfast.stores.verbs import enqueueing, querying
+
+MOST_REPLAYS = 100
 
 
 def replay(database: Database, job_id: str, new_id: str | None) -> Enqueued:
     """Any job can be replayed, whatever became of it; one with a unique key only while nobody has the key, as with a
     requeue. With `new_id` it is safe to ask again."""
-    original = querying.job(database, job_id)
+    new_id = None if new_id is None else check_id(new_id)
+    original = _original(database, check_id(job_id, "job_id"))
+    if original.task == DELIVERY_TASK:
+        raise InvalidInput("job_id", f"{original.id} delivers a webhook, of which there is one; requeue it instead")
     answer = enqueueing.enqueue(database, [_again(original, new_id)])[0]
     if not answer.created and answer.id != new_id:
         raise Conflict(
@@ -20,6 +32,20 @@ def replay(database: Database, job_id: str, new_id: str | None) -> Enqueued:
             f"job {answer.id} has the unique key of {original.id} and is {answer.state}; wait until it has ended",
         )
     return answer
+
+
+def _original(database: Database, job_id: str) -> Job:
+    try:
+        return querying.job(database, job_id)
+    except NotFound:
+        with database.reading() as transaction:
+            pruned = transaction.rows(PRUNED, {"ids": json.dumps([job_id])})
+        if not pruned:
+            raise
+        raise NotFound(
+            f"job {job_id} has been pruned, and its payload with it: enqueue the task anew; `holdfast retention` says"
+            " how long jobs are kept"
+        ) from None
 
 
 def _again(job: Job, new_id: str | None) -> NewJob:
@@ -40,3 +66,11 @@ def _again(job: Job, new_id: str | None) -> NewJob:
         webhook=job.webhook,
         replay_of=job.id,
     )
+
+
+def replays(database: Database, job_id: str) -> list[Job]:
+    """The oldest first; of very many the latest hundred."""
+    wanted = {"id": check_id(job_id, "job_id"), "limit": MOST_REPLAYS}
+    with database.reading() as transaction:
+        found = transaction.rows(REPLAYS, wanted)
+    return [rows.job(row, database.dialect) for row in reversed(found)]

@@ -5,7 +5,8 @@ else's transaction: a refusal is answered and not written down, because the row 
 the user's commit and hold up whoever else has a refusal to record.
 
 While the transaction is open the job's row is locked by it: its own heartbeat is busy, the reaper passes it over, and
-nobody else's job notices.
+nobody else's job notices. The job's source is touched only while its last jobs have failed, because a breaker that is
+half open must be able to close; then no other job of that source can start before the user's commit.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from holdfast.domain.outcome import Report
 from holdfast.stores.database import BorrowedTransaction, Transaction, borrow
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import lost, settling
+from holdfast.stores.verbs.breaker import settle_failing_sources
 
 _NEEDS_POSTGRES = "complete_in needs Postgres: on SQLite finish the job by returning its result."
 
@@ -40,8 +42,9 @@ def settle_in(connection: Any, report: Report) -> Settled:
     # Its own heartbeat may have the row for a moment; that moment is all that is waited for.
     for tried in range(settling.BUSY_TRIES):
         applied = settling.apply(transaction, [checked])
-        if checked.job_id in applied:
-            return applied[checked.job_id]
+        if checked.job_id in applied.settled:
+            settle_failing_sources(transaction, applied.endings)
+            return applied.settled[checked.job_id]
         answer = settling.judge(lost.look_into(transaction, [checked.job_id]), checked)
         if answer.status is not Status.BUSY:
             return answer

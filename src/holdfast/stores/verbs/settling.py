@@ -3,6 +3,9 @@
 A report that changed no row is either *busy* (the lease is still its own, somebody has the row locked), a *replay* (the
 audit row of its attempt carries the same lease and the same report: the same answer again) or *refused*, which is
 written down. Reports are checked before anything is stored.
+
+What is applied also moves the breaker of the job's source, in the same transaction: so a report moves it once, however
+often it is told.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any, assert_never
 from holdfast.domain import digests, durations
 from holdfast.domain.answers import Settled, Status, Verb
 from holdfast.domain.artifacts import INLINE_RESULT_BYTES, Artifact, check_artifact
+from holdfast.domain.breaker import Ending as SourceEnding
+from holdfast.domain.breaker import Failure, Success, Throttled
 from holdfast.domain.errors import InvalidInput, TooLarge
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
@@ -38,8 +43,10 @@ from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import settle as sql
+from holdfast.stores.statements.words import Statement
 from holdfast.stores.verbs import artifacts, lost
 from holdfast.stores.verbs.beating import storable_progress
+from holdfast.stores.verbs.breaker import settle_sources
 
 MAX_ERROR_TEXT = 16 * 1024
 # A locked row is asked for again after 2, 4, 8 … ms, a quarter of a second in all; then the answer is "busy".
@@ -115,14 +122,29 @@ def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str
 
 
 def _apply_once(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
+    """Plain successes that no source has to learn of, which are nearly all of them, are a single statement."""
+    done: dict[str, Settled] = {}
     if all(isinstance(report.outcome, Succeeded) and not report.artifacts for report in reports):
         with database.statement() as transaction:
-            return apply(transaction, reports)
+            done = apply(transaction, reports, sql.SETTLE_CALM).settled
+        reports = [report for report in reports if report.job_id not in done]
+        if not reports:
+            return done
     with database.transaction() as transaction:
-        return apply(transaction, reports)
+        applied = apply(transaction, reports)
+        settle_sources(transaction, applied.endings)
+    return done | applied.settled
 
 
-def apply(transaction: Transaction, reports: Sequence[Checked]) -> dict[str, Settled]:
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The answers, by job; and what their ends say about sources, by source."""
+
+    settled: dict[str, Settled]
+    endings: dict[str, list[SourceEnding]]
+
+
+def apply(transaction: Transaction, reports: Sequence[Checked], statement: Statement = sql.SETTLE) -> Applied:
     """One statement under the tokens. Only failures need to be read first: their fate depends on what went before."""
     undecided = [report.job_id for report in reports if isinstance(report.outcome, Failed | Crashed)]
     standings = read_standings(transaction, undecided)
@@ -131,11 +153,40 @@ def apply(transaction: Transaction, reports: Sequence[Checked]) -> dict[str, Set
         _encode(report, settle(standings.get(report.job_id, Standing()), report.outcome, random.random()))
         for report in reports
     )
-    found = transaction.rows(sql.SETTLE, {"rows": f"[{encoded}]"})
+    found = transaction.rows(statement, {"rows": f"[{encoded}]"})
     if any(report.artifacts for report in reports):
         applied = {row[0] for row in found}
         artifacts.record(transaction, [a for report in reports if report.job_id in applied for a in report.artifacts])
-    return {i: Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state in found}
+    settled = {i: Settled(i, attempts[i], Status.APPLIED, event, State(state)) for i, event, state, _source in found}
+    return Applied(settled, _endings(reports, settled, {row[0]: row[3] for row in found if row[3] is not None}))
+
+
+def _endings(
+    reports: Sequence[Checked], settled: dict[str, Settled], sources: dict[str, str]
+) -> dict[str, list[SourceEnding]]:
+    """In the order they were reported."""
+    endings: dict[str, list[SourceEnding]] = {}
+    if not sources:
+        return endings
+    for report in reports:
+        source = sources.get(report.job_id)
+        ending = None if source is None else _ending(report, settled[report.job_id])
+        if source is not None and ending is not None:
+            endings.setdefault(source, []).append(ending)
+    return endings
+
+
+def _ending(report: Checked, settled: Settled) -> SourceEnding | None:
+    """Most ends say nothing about the source; what was overruled by a cancel is no failure of it either."""
+    match report.outcome:
+        case Succeeded():
+            return Success()
+        case Failed(error=error) if settled.state is not State.CANCELLED:
+            return Failure(error.code, error.retryable, report.job_id)
+        case Snoozed(delay_seconds=delay, throttled=True):
+            return Throttled(delay, report.job_id)
+        case _:
+            return None
 
 
 def read_standings(transaction: Transaction, job_ids: Sequence[str]) -> dict[str, Standing]:
@@ -260,8 +311,8 @@ def _storable(outcome: Outcome) -> Outcome:
             return Crashed(_text(message), _optional_figure(exit_code, "exit_code"), _optional_figure(signal, "signal"))
         case Released(reason=reason):
             return Released(_text(reason))
-        case Snoozed(delay_seconds=delay, reason=reason):
-            return Snoozed(durations.seconds(delay, "delay_seconds"), _text(reason))
+        case Snoozed(delay_seconds=delay, reason=reason, throttled=throttled):
+            return Snoozed(durations.seconds(delay, "delay_seconds"), _text(reason), bool(throttled))
         case Cancelled(reason=reason):
             return Cancelled(_text(reason))
         case Succeeded():

@@ -1,92 +1,139 @@
-"""The walk over the lanes on SQLite: the loop that `statements/claim.py` describes, one probe of the index a step."""
+"""The walk over the lanes on SQLite: the loop that `statements/lanes.py` describes, two statements a priority."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from holdfast.domain.webhook import DELIVERY_TASK
-from holdfast.stores.database import CursorTransaction
-from holdfast.stores.statements import claim as sql
-from holdfast.stores.statements.words import Statement, Words
+from holdfast.stores.database import CursorTransaction, Row
+from holdfast.stores.statements import sqlite_look as sql
+from holdfast.stores.statements.words import Statement
 
-Head = tuple[str, str, str]  # run_after, id, source
+FEWEST_LANES = 16
 
-
-def _paused(_words: Words) -> str:
-    return "SELECT name FROM holdfast_queues WHERE paused_at IS NOT NULL"
+_Head = tuple[str, str, str, str]  # run_after, id, task, source
 
 
-def _limited(_words: Words) -> str:
-    return "SELECT name FROM holdfast_queues WHERE max_running IS NOT NULL"
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """How many jobs to look for, and which; in how many lanes of a priority, and from which on. `closed` are sources
+    and `shut` queues to leave out."""
+
+    window: int
+    queues: tuple[str, ...] | None
+    tasks: tuple[str, ...] | None
+    lanes: int = FEWEST_LANES
+    after: tuple[str, str] = ("", "")
+    closed: frozenset[str] = frozenset()
+    shut: frozenset[str] = frozenset()
 
 
-def _governed(_words: Words) -> str:
-    return "SELECT name FROM holdfast_sources"
+class Candidate(NamedTuple):
+    id: str
+    task: str
+    source: str  # '' for none
+    queue: str
+    source_limited: bool
+    queue_limited: bool
+    cut: bool = False  # its priority may have more lanes than were looked at
+    priority: int = 0
 
 
-PAUSED = Statement("walk.paused", _paused)
-LIMITED = Statement("walk.limited", _limited)
-GOVERNED = Statement("walk.governed", _governed)
+class _Lane(NamedTuple):
+    task: str
+    source: str
+    limited: bool
+    room: int | None
 
 
-def walk(
-    transaction: CursorTransaction,
-    queues: Sequence[str] | None,
-    tasks: Sequence[str] | None,
-    limit: int,
-    allowances: Mapping[str, int | None],
-    queue_allowances: Mapping[str, int],
-) -> list[str]:
-    """The ids to claim, in order."""
-    left = {name: limit if allowance is None else allowance for name, allowance in allowances.items()}
-    for (name,) in transaction.rows(GOVERNED):
-        left.setdefault(name, 0)
-    queue_left = dict(queue_allowances)
-    for (name,) in transaction.rows(LIMITED):
-        queue_left.setdefault(name, 0)
-    closed = {row[0] for row in transaction.rows(PAUSED)}
-    chosen: list[str] = []
-    for queue in queues if queues is not None else _all_queues(transaction):
-        if queue in closed:
+def walk(transaction: CursorTransaction, looking: Looking, *, ungoverned: bool = False) -> list[Candidate]:
+    """What could be claimed, in that order; `ungoverned`: only what no limit has a say in."""
+    closed, limited = _closed_and_limited_queues(transaction)
+    if ungoverned:
+        closed |= limited
+    found: list[Candidate] = []
+    for queue in looking.queues if looking.queues is not None else _all_queues(transaction):
+        if queue in closed or queue in looking.shut:
             continue
-        room = min(limit - len(chosen), queue_left.get(queue, limit))
-        chosen += _from_queue(transaction, queue, tasks, room, left)
-        if len(chosen) >= limit:
-            break
-    return chosen
+        for priority in _priorities(transaction, queue):
+            here = {"queue": queue, "priority": priority}
+            statement = sql.UNGOVERNED_LANES if ungoverned else sql.OPEN_LANES
+            lanes = [_Lane(*row) for row in _lanes(transaction, statement, looking, here)]
+            cut = len(lanes) >= looking.lanes
+            is_limited = {lane.source: bool(lane.limited) for lane in lanes}
+            for _due, job_id, task, source in _merged(transaction, lanes, here, looking.window - len(found)):
+                found.append(
+                    Candidate(job_id, task, source, queue, is_limited[source], queue in limited, cut, priority)
+                )
+            if cut or len(found) >= looking.window:
+                return found
+    return found
 
 
-def _from_queue(
-    transaction: CursorTransaction, queue: str, tasks: Sequence[str] | None, room: int, left: dict[str, int]
-) -> list[str]:
-    chosen: list[str] = []
-    for priority in _priorities(transaction, queue):
-        if len(chosen) >= room:
-            break
-        heads = [
-            _head(transaction, queue, priority, task, source, min(room - len(chosen), left.get(source, room)))
-            for task, source in _lanes(transaction, queue, priority)
-            if (task != DELIVERY_TASK if tasks is None else task in tasks) and left.get(source, 1) > 0
-        ]
-        for _due, job_id, source in islice(_admitted(heapq.merge(*heads), left), room - len(chosen)):
-            chosen.append(job_id)
-            if source in left:
-                left[source] -= 1
-    return chosen
+def waiting(transaction: CursorTransaction, looking: Looking) -> list[Row]:
+    """The sources that have something due, each with how it stands."""
+    found: dict[str, Row] = {}
+    for queue in looking.queues if looking.queues is not None else _all_queues(transaction):
+        for priority in _priorities(transaction, queue):
+            for row in _lanes(transaction, sql.WAITING_LANES, looking, {"queue": queue, "priority": priority}):
+                found[row[1]] = row[2:]
+    return list(found.values())
 
 
-def _admitted(heads: Iterator[Head], left: Mapping[str, int]) -> Iterator[Head]:
-    """A limit is shared by all lanes of its source."""
-    return (head for head in heads if left.get(head[2], 1) > 0)
+def _closed_and_limited_queues(transaction: CursorTransaction) -> tuple[set[str], set[str]]:
+    found = transaction.rows(sql.QUEUES)
+    closed = {name for name, paused, most, running in found if paused or (most is not None and running >= most)}
+    return closed, {name for name, _paused, most, _running in found if most is not None}
 
 
-def _head(transaction: CursorTransaction, queue: str, priority: int, task: str, source: str, limit: int) -> list[Head]:
-    found = transaction.rows(
-        sql.LANE_HEAD, {"queue": queue, "priority": priority, "task": task, "source": source, "limit": limit}
-    )
-    return [(row[0], row[1], row[2]) for row in found]
+def _lanes(
+    transaction: CursorTransaction, statement: Statement, looking: Looking, here: dict[str, object]
+) -> list[Row]:
+    """From where the last walk left off, and round, as many as are wanted: each has a row to give."""
+    parameters: dict[str, object] = {
+        **here,
+        "tasks": None if looking.tasks is None else json.dumps(looking.tasks),
+        "closed": json.dumps(list(looking.closed)),
+        "lanes": looking.lanes,
+    }
+    after = {"after_task": looking.after[0], "after_source": looking.after[1]}
+    found = transaction.rows(statement, {**parameters, **after, "until_task": "", "until_source": ""})
+    if looking.after[0] and len(found) < looking.lanes:
+        parameters["lanes"] = looking.lanes - len(found)
+        until = {"until_task": looking.after[0], "until_source": looking.after[1]}
+        found += transaction.rows(statement, {**parameters, **until, "after_task": "", "after_source": ""})
+    return found
+
+
+def _merged(transaction: CursorTransaction, lanes: list[_Lane], here: dict[str, object], wanted: int) -> list[_Head]:
+    """The heads of these lanes in one order. First a few of each are read; what comes after the horizon, the last that
+    was read of some lane, is not known to be in order: if it is needed, more is read."""
+    depth = 4 + 2 * wanted // max(1, len(lanes))
+    while lanes:
+        read = _heads(transaction, lanes, here, min(depth, wanted))
+        cut = [heads[-1] for heads in read if len(heads) == depth < wanted]
+        known = sorted(head for heads in read for head in heads if not cut or head <= min(cut))
+        if not cut or len(known) >= wanted:
+            return known[:wanted]
+        depth *= 4
+    return []
+
+
+def _heads(
+    transaction: CursorTransaction, lanes: list[_Lane], here: dict[str, object], depth: int
+) -> list[list[_Head]]:
+    """So many of each lane, but no more than its source has room for."""
+    by_depth: dict[int, list[dict[str, str]]] = {}
+    for lane in lanes:
+        most = depth if lane.room is None else min(depth, lane.room)
+        by_depth.setdefault(most, []).append({"task": lane.task, "source": lane.source})
+    return [
+        [(due, job_id, task, source) for due, job_id in json.loads(heads)]
+        for most, some in by_depth.items()
+        for task, source, heads in transaction.rows(sql.HEADS, {**here, "rows": json.dumps(some), "depth": most})
+    ]
 
 
 def _all_queues(transaction: CursorTransaction) -> list[str]:
@@ -105,14 +152,3 @@ def _priorities(transaction: CursorTransaction, queue: str) -> Iterator[int]:
     while found := transaction.rows(sql.NEXT_PRIORITY, {"queue": queue, "below": below}):
         below = found[0][0]
         yield below
-
-
-def _lanes(transaction: CursorTransaction, queue: str, priority: int) -> Iterator[tuple[str, str]]:
-    here: dict[str, object] = {"queue": queue, "priority": priority}
-    task = ""
-    while found := transaction.rows(sql.NEXT_TASK, {**here, "task": task}):
-        task = found[0][0]
-        sources = transaction.rows(sql.FIRST_SOURCE, {**here, "task": task})
-        while sources:
-            yield task, sources[0][0]
-            sources = transaction.rows(sql.NEXT_SOURCE, {**here, "task": task, "source": sources[0][0]})

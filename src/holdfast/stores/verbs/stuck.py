@@ -252,10 +252,10 @@ class _Look:
         return {row[0]: self._source(row, running.get(row[0], 0)) for row in found}
 
     def _source(self, row: Row, running: int) -> SourceFacts:
-        name, enabled, paused_until, most, rate, burst, level, level_at, half_open = row
+        name, enabled, paused_until, most, rate, burst, level, level_at, half_open, paused_by = row
         elapsed = (self._now - self._moment(level_at)).total_seconds()
         standing = SourceStanding(name, most, rate, burst, level, elapsed, bool(half_open))
-        return SourceFacts(standing, bool(enabled), rows.moment(paused_until), running)
+        return SourceFacts(standing, bool(enabled), rows.moment(paused_until), running, paused_by)
 
     def _count_running(self, statement: Any, names: list[str]) -> dict[str, int]:
         if not names:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from holdfast.domain.job import NewJob
 
-Record = TypeVar("Record")
+Thing = TypeVar("Thing")
 
 _plans: dict[type[Any], Mapping[str, tuple[Any, bool]]] = {}  # to read annotations takes long
 
@@ -36,7 +36,7 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(kind: type[Record], value: Mapping[str, Any]) -> Record:
+def from_json(kind: type[Thing], value: Mapping[str, Any]) -> Thing:
     """A dataclass of this kind. Raises KeyError when something is missing that has no default."""
     given: dict[str, Any] = {}
     for name, (hint, required) in _plan(kind).items():

@@ -1,0 +1,32 @@
+"""Whether there are limited queues and sources at all, as it was at most five seconds ago.
+
+An idle worker, which polls every two seconds, thereby stays within one query a second, and whoever has no limits claims
+in one statement. That memory decides nothing about safety: see `verbs/claiming.py`.
+"""
+
+from __future__ import annotations
+
+import time
+
+from holdfast.stores.database import Database
+from holdfast.stores.statements.sources import LIMITS_EXIST
+
+REMEMBERED_SECONDS = 5.0
+
+
+class KnownLimits:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._exist = True
+        self._looked_at = float("-inf")
+
+    def forget(self) -> None:
+        """Look again when next asked; other processes notice within five seconds."""
+        self._looked_at = float("-inf")
+
+    def exist(self) -> bool:
+        if time.monotonic() - self._looked_at > REMEMBERED_SECONDS:
+            with self._database.reading() as transaction:
+                self._exist = bool(transaction.rows(LIMITS_EXIST)[0][0])
+            self._looked_at = time.monotonic()
+        return self._exist

@@ -1,0 +1,111 @@
+"""Sources: their limits, how they are, and the record of what happened to them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from holdfast.domain.lifecycle import CLAIMABLE
+from holdfast.stores.schema import in_states
+from holdfast.stores.statements.words import Statement, Words
+
+# What may be set, and of which type it is.
+LIMITS = {
+    "enabled": "boolean",
+    "rate_limit_per_minute": "float8",
+    "burst": "integer",
+    "max_concurrent": "integer",
+    "paused_until": "timestamptz",
+    "breaker_threshold": "integer",
+    "breaker_pause_seconds": "float8",
+    "breaker_only": "json",
+    "breaker_ignores": "json",
+    "breaker_counts_permanent": "boolean",
+}
+# What may be written beside them.
+_KINDS = {**LIMITS, "paused_by": "text", "declared": "json", "failure_streak": "integer", "bucket_level": "float8"}
+
+STANDING = (*LIMITS, "paused_by", "failure_streak", "last_success_at", "last_failure_at", "bucket_level", "declared")
+
+
+def elapsed(words: Words) -> str:
+    """Seconds since the bucket's level was written."""
+    if words.postgres:
+        return f"CAST(extract(epoch FROM {words.fixed_now} - s.bucket_at) AS float8)"
+    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves.
+    whole = "strftime('%s', :now) - strftime('%s', s.bucket_at)"
+    return f"({whole} + (substr(:now, 21, 6) - substr(s.bucket_at, 21, 6)) / 1000000.0)"
+
+
+def in_use(source: str) -> str:
+    """What counts against its limits, as a subquery: the jobs that run under this source, and those that are inside it
+    and run under another one, or under none."""
+    return f"""(
+          (SELECT count(*) FROM holdfast_jobs j
+           WHERE j.state = 'running' AND j.source IS NOT NULL AND j.source = {source})
+          + (SELECT count(*) FROM holdfast_source_holds h
+             JOIN holdfast_jobs j ON j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running'
+             WHERE h.source = {source} AND NOT h.own))"""
+
+
+def _limits_exist(_words: Words) -> str:
+    return """
+        SELECT EXISTS (SELECT 1 FROM holdfast_sources)
+            OR EXISTS (SELECT 1 FROM holdfast_queues WHERE max_running IS NOT NULL)"""
+
+
+def _create(words: Words) -> str:
+    return f"""
+        INSERT INTO holdfast_sources (name, bucket_at, created_at, updated_at)
+        VALUES (:name, {words.now}, {words.now}, {words.now}) ON CONFLICT (name) DO NOTHING
+        RETURNING name"""
+
+
+def _standing(words: Words, which: str, lock: str) -> str:
+    columns = ", ".join(f"s.{column}" for column in STANDING)
+    return f"""
+        SELECT s.name, {columns}, {elapsed(words)}, {words.now}
+        FROM holdfast_sources s {which} {lock if words.postgres else ""}"""
+
+
+@cache
+def change(names: tuple[str, ...]) -> Statement:
+    """An update of just these columns."""
+
+    def build(words: Words) -> str:
+        given = {name: f"CAST(:{name} AS {_KINDS[name]})" if words.postgres else f":{name}" for name in names}
+        bucket = f", bucket_at = {words.now}" if "bucket_level" in names else ""
+        changes = ", ".join(f"{name} = {value}" for name, value in given.items())
+        return f"UPDATE holdfast_sources SET {changes}{bucket}, updated_at = {words.now} WHERE name = :name"
+
+    return Statement(f"sources.change.{'.'.join(names)}", build)
+
+
+def _views(words: Words, which: str) -> str:
+    """The waiting jobs of a source are counted up to a bound, and its index is read no further."""
+    columns = ", ".join(f"s.{column}" for column in STANDING)
+    return f"""
+        SELECT s.name, {columns}, {elapsed(words)}, {words.now}, {in_use("s.name")},
+               (SELECT count(*) FROM (
+                  SELECT 1 FROM holdfast_jobs j
+                  WHERE j.source IS NOT NULL AND j.source = s.name AND {in_states(CLAIMABLE, "j.state")}
+                    AND j.run_after <= {words.fixed_now} LIMIT :most) due)
+        FROM holdfast_sources s {which} ORDER BY s.name"""
+
+
+def _events(words: Words, which: str) -> str:
+    before = "CAST(:before AS uuid)" if words.postgres else ":before"
+    return f"""
+        SELECT {words.as_text("id")}, source, at, event, detail FROM holdfast_source_events
+        WHERE {which} id < {before} ORDER BY id DESC LIMIT :limit"""
+
+
+_ONE = "WHERE s.name = :name"
+
+LIMITS_EXIST = Statement("sources.limits_exist", _limits_exist)
+CREATE = Statement("sources.create", _create)
+LOCK = Statement("sources.lock", lambda words: _standing(words, _ONE, "FOR NO KEY UPDATE OF s"))
+DECLARED = Statement("sources.declared", lambda _words: "SELECT name, declared FROM holdfast_sources")
+VIEWS = Statement("sources.views", lambda words: _views(words, ""), replan=True)
+VIEW = Statement("sources.view", lambda words: _views(words, _ONE), replan=True)
+EVENTS = Statement("sources.events", lambda words: _events(words, ""))
+EVENTS_OF = Statement("sources.events_of", lambda words: _events(words, "source = :source AND"))

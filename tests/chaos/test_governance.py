@@ -1,0 +1,236 @@
+"""Limits of sources under fire: several processes, random kills, fifty claimers at once. What happened is read from the
+audit log.
+
+The processes are forked by one that has imported everything: a start costs next to nothing, and a kill is a kill.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import pairwise
+from threading import Barrier
+
+import pytest
+
+from holdfast.domain.job import NewJob
+from holdfast.domain.lifecycle import ACTIVE
+from holdfast.domain.outcome import Report, Succeeded
+from holdfast.stores.postgres import open_postgres
+from holdfast.stores.sql_store import SqlStore
+from tests.chaos.crew import Member
+from tests.chaos.databases import assert_verified, is_sqlite, opened, query
+from tests.chaos.limits import Limit, stretches
+from tests.servers.waiting import wait_until
+
+RATE, BURST = 50.0, 5
+CLAIMERS, SLOTS = 4, 5
+NARROW, WIDE, REST = 150, 100, 250
+LEASE_SECONDS = 0.2
+
+
+@contextmanager
+def nursery() -> Iterator[Member]:
+    member = Member()
+    try:
+        yield member
+    finally:
+        member.kill()
+
+
+def send(member: Member, errand: Callable[..., object], *arguments: object) -> object:
+    member.prepare(errand, arguments)
+    member.wait_ready()
+    member.go()
+    return member.result()
+
+
+def forked(errand: Callable[[str, str], None], url: str, name: str) -> int:
+    """A process of its own, which ends with 0 when the errand has returned."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        errand(url, name)
+        code = 0
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+# A rate
+
+
+def work(url: str, name: str) -> None:
+    """Claim as much as there are slots for and settle it, until every job has ended."""
+    with opened(url) as store:
+        while True:
+            claims = store.claim(name, SLOTS)
+            store.settle([Report(job.job_id, job.attempt, job.lease_token, Succeeded()) for job in claims])
+            if not claims and not any(state in ACTIVE for state in store.counts()):
+                return
+            if not claims:
+                time.sleep(min(0.05, claims.again_in or 0.05))
+
+
+def work_in_processes(url: str) -> list[int]:
+    children = [forked(work, url, f"worker-{number}") for number in range(CLAIMERS)]
+    return [os.waitpid(child, 0)[1] for child in children]
+
+
+def work_in_threads(url: str) -> list[int]:
+    with ThreadPoolExecutor(CLAIMERS) as threads:
+        done = [threads.submit(work, url, f"worker-{number}") for number in range(CLAIMERS)]
+        for each in done:
+            each.result()
+    return [0] * CLAIMERS
+
+
+def moments(url: str, where: str) -> list[datetime]:
+    """When these jobs were claimed, in order."""
+    rows = query(
+        url,
+        "SELECT e.at FROM holdfast_events e JOIN holdfast_jobs j ON j.id = e.job_id"
+        f" WHERE e.event = 'claimed' AND {where} ORDER BY e.at",
+    )
+    return [at if isinstance(at, datetime) else datetime.fromisoformat(at.replace("Z", "+00:00")) for (at,) in rows]
+
+
+def test_no_window_of_time_has_more_starts_than_the_rate_allows(store: SqlStore, store_url: str) -> None:
+    store.set_source("narrow", rate_limit_per_minute=RATE * 60, burst=BURST)
+    store.set_source("wide", max_concurrent=50)
+    store.enqueue_many([NewJob(task="add", source="narrow") for _ in range(NARROW)])
+    store.enqueue_many([NewJob(task="add", source="wide") for _ in range(WIDE)])
+    rest = [NewJob(task="add", source=("free", None)[number % 2]) for number in range(REST)]
+    places = {answer.id: place for place, answer in enumerate(store.enqueue_many(rest))}
+    if is_sqlite(store_url):
+        assert work_in_threads(store_url) == [0] * CLAIMERS
+    else:
+        with nursery() as member:
+            assert send(member, work_in_processes, store_url) == [0] * CLAIMERS
+
+    starts = [moment.timestamp() for moment in moments(store_url, "j.source = 'narrow'")]
+    assert len(starts) == NARROW
+    for first in range(NARROW):
+        for last in range(first, NARROW):
+            allowed = RATE * (starts[last] - starts[first]) + BURST
+            assert last - first + 1 <= allowed + 1e-6, (first, last)
+    # Claimed once, ended once: nobody held a lease while waiting, and nothing was charged for it.
+    events = "SELECT event, count(*) FROM holdfast_events GROUP BY event ORDER BY event"
+    jobs = NARROW + WIDE + REST
+    assert query(store_url, events) == [("claimed", jobs), ("enqueued", jobs), ("succeeded", jobs)]
+    assert query(store_url, "SELECT sum(failures), max(attempt) FROM holdfast_jobs") == [(0, 1)]
+    # What nobody limits went in its order, as far as several can be said to go in order.
+    order = query(
+        store_url,
+        "SELECT CAST(e.job_id AS text) FROM holdfast_events e JOIN holdfast_jobs j ON j.id = e.job_id"
+        " WHERE e.event = 'claimed' AND coalesce(j.source, 'free') = 'free' ORDER BY e.at, e.job_id",
+    )
+    most = 4 * CLAIMERS * SLOTS
+    assert all(abs(places[job_id] - place) < most for place, (job_id,) in enumerate(order))
+    assert_verified(store_url)
+
+
+# A limit of one, and kills
+
+
+def hold_one_after_the_other(url: str, name: str) -> None:
+    chance = random.Random(name)
+    with opened(url) as store:
+        while True:
+            for job in store.claim(name, 3):
+                time.sleep(chance.uniform(0, 0.03))
+                store.settle([Report(job.job_id, job.attempt, job.lease_token, Succeeded())])
+            store.reap(name, period=0.1, lease_seconds=3600, heartbeat_seconds=0)
+
+
+def kill_at_random(url: str, seconds: float) -> int:
+    """Four at work; every now and then one of them is killed, most often the one who holds the job, and another takes
+    its place."""
+    chance = random.Random(1)
+    end = time.monotonic() + seconds
+    children = {f"first-{number}": 0 for number in range(CLAIMERS)}
+    for name in children:
+        children[name] = forked(hold_one_after_the_other, url, name)
+    kills = 0
+    while time.monotonic() < end:
+        time.sleep(chance.uniform(0.02, 0.2))
+        holders = query(url, "SELECT lease_owner FROM holdfast_jobs WHERE state = 'running'")
+        likely = [name for (name,) in holders if name in children] if chance.random() < 0.7 else []
+        kill(children.pop(chance.choice(likely or list(children))))
+        kills += 1
+        children[f"after-{kills}"] = forked(hold_one_after_the_other, url, f"after-{kills}")
+    for child in children.values():
+        kill(child)
+    return kills
+
+
+def kill(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    _pid, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "it was still at work"
+
+
+A_MINUTE = [pytest.mark.long, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(
+    ("store_url", "seconds"),
+    [
+        pytest.param("postgres", 5.0, id="postgres"),
+        pytest.param("postgres", 60.0, id="postgres, a minute", marks=A_MINUTE),
+        pytest.param("sqlite", 60.0, id="sqlite, a minute", marks=A_MINUTE),
+    ],
+    indirect=["store_url"],
+)
+def test_a_limit_of_one_is_kept_under_random_kills(store: SqlStore, store_url: str, seconds: float) -> None:
+    store.set_source("single", max_concurrent=1)
+    job = NewJob(task="add", source="single", lease_seconds=LEASE_SECONDS, max_crashes=1000)
+    store.enqueue_many([job] * int(200 * seconds))
+    with nursery() as member:
+        kills = send(member, kill_at_random, store_url, seconds)
+    attempts = stretches(store_url, Limit("source", "single", 1))
+    assert len(attempts) > 5, f"after {kills} kills"
+    assert all(ended <= began for (_, ended), (began, _) in pairwise(attempts))
+    running = "SELECT count(*) FROM holdfast_jobs WHERE state = 'running'"
+    assert query(store_url, running)[0][0] <= 1
+    [(lost,)] = query(store_url, "SELECT count(*) FROM holdfast_events WHERE event = 'lease_lost'")
+    assert lost > 0, "some were killed with a lease in hand"
+    assert_verified(store_url)
+
+
+# A probe
+
+
+def test_fifty_claimers_get_one_probe_of_a_half_open_source(postgres_url: str) -> None:
+    """And one more when the first is lost."""
+    claimers = 50
+    store = SqlStore(open_postgres(postgres_url, pool_size=8))
+    store.set_source("broken", max_concurrent=20)
+    query(postgres_url, "UPDATE holdfast_sources SET failure_streak = 5, paused_until = now() - interval '1 second'")
+    store.enqueue_many(
+        [NewJob(task="add", source="broken", lease_seconds=LEASE_SECONDS, max_crashes=9) for _ in range(200)]
+    )
+    together = Barrier(claimers)
+
+    def probe(number: int) -> int:
+        together.wait()
+        return sum(len(store.claim(f"claimer-{number}", 10)) for _ in range(3))
+
+    def reaped() -> bool:
+        return len(store.reap("reaper", period=0.05, lease_seconds=3600, heartbeat_seconds=0).settled) > 0
+
+    with ThreadPoolExecutor(claimers) as threads:
+        for _ in range(2):
+            assert sum(threads.map(probe, range(claimers))) == 1
+            wait_until(reaped, what="the lost probe is reaped")
+    store.close()
+    assert_verified(postgres_url)

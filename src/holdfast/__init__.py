@@ -27,12 +27,15 @@ from holdfast.domain.errors import (
 from holdfast.domain.job import Claimed, Enqueued, Job, NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Released, Report, Snoozed, Succeeded
+from holdfast.domain.record import Kept, Record, Written
 from holdfast.domain.retry import RetryPolicy
+from holdfast.domain.views import SourceView
 
 if TYPE_CHECKING:
+    from holdfast.domain.dedupe import dedupe_key
     from holdfast.tasks.app import App
     from holdfast.tasks.context import Context, JobInfo, current
-    from holdfast.tasks.flow import Cancel, Permanent, Snooze
+    from holdfast.tasks.flow import Cancel, Permanent, RetryAfter, Snooze
     from holdfast.tasks.group import TaskGroup
     from holdfast.tasks.handle import Handle
     from holdfast.tasks.task import AsyncTask, CommandTask, FunctionTask, Task
@@ -67,23 +70,29 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobInfo",
+    "Kept",
     "LeaseLost",
     "NewJob",
     "NotFound",
     "Permanent",
+    "Record",
     "Released",
     "Report",
+    "RetryAfter",
     "RetryPolicy",
     "SchemaMismatch",
     "Snooze",
     "Snoozed",
+    "SourceView",
     "State",
     "StoreUnavailable",
     "Succeeded",
     "Task",
     "TaskGroup",
+    "Written",
     "__version__",
     "current",
+    "dedupe_key",
     "open_store",
 ]
 
@@ -98,10 +107,12 @@ _LAZY = {
     "Handle": "holdfast.tasks.handle",
     "JobInfo": "holdfast.tasks.context",
     "Permanent": "holdfast.tasks.flow",
+    "RetryAfter": "holdfast.tasks.flow",
     "Snooze": "holdfast.tasks.flow",
     "Task": "holdfast.tasks.task",
     "TaskGroup": "holdfast.tasks.group",
     "current": "holdfast.tasks.context",
+    "dedupe_key": "holdfast.domain.dedupe",
     "open_store": "holdfast.wiring.sql",
 }
 

@@ -50,6 +50,7 @@ class Settings:
     poll_interval: float = 2.0
     cache_ttl_seconds: float = 3600.0
     cache_enabled: bool = True
+    cache_url: str | None = field(default=None, repr=False)  # a SQLite file of its own; else the cache is in the store
     notify: bool = True
     heartbeat_seconds: float | None = None  # None: min(20 s, lease / 3)
     grace_seconds: float = 30.0
@@ -204,7 +205,11 @@ def _as_it_is(value: Any, _project: Path) -> Any:
     return value
 
 
-_ANCHORED = {"database_url": _anchored, "artifacts_url": _anchored_folder}
+def _anchored_cache(url: Any, project: Path) -> Any:
+    return _anchored_folder(_anchored(url, project), project)
+
+
+_ANCHORED = {"database_url": _anchored, "artifacts_url": _anchored_folder, "cache_url": _anchored_cache}
 
 
 def artifacts_location(value: Any, place: str, directory: Path) -> str:
@@ -277,6 +282,17 @@ def _artifacts_url(value: Any, place: str) -> str:
     return value
 
 
+def _cache_url(value: Any, place: str) -> str:
+    """The path of the file."""
+    rule = "must be sqlite:///path/to/file.db, or the path of such a file"
+    location = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    found = re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^?]+)", location)
+    path = found[1] if found else location
+    if not path.strip() or not path.isprintable() or path == ":memory:" or (found is None and "://" in path):
+        raise InvalidInput(place, rule)
+    return path
+
+
 def _url(value: Any, place: str, schemes: tuple[str, ...], rule: str) -> str:
     # What was given is not repeated: where it is not a URL, nobody can tell which part of it is the password.
     found = re.match(r"([\w+.-]+)://", value) if isinstance(value, str) else None
@@ -339,6 +355,7 @@ _SETTINGS = {
     "poll_interval": _Setting(("POLL_INTERVAL",), _duration),
     "cache_ttl_seconds": _Setting(("CACHE_TTL_SECONDS",), _duration),
     "cache_enabled": _Setting(("CACHE_ENABLED",), _switch),
+    "cache_url": _Setting(("CACHE_URL",), _cache_url),
     "notify": _Setting(("HOLDFAST_NOTIFY",), _switch),
     "heartbeat_seconds": _Setting(("HOLDFAST_HEARTBEAT_SECONDS",), _duration),
     "grace_seconds": _Setting(("HOLDFAST_GRACE_SECONDS",), _duration),

@@ -91,3 +91,10 @@ def test_who_finds_nothing_in_the_database_looks_again_after_seconds_and_each_fo
     assert looks.take_turn(everything), "there may be more"
     now = 3.0
     assert looks.take_turn(some)
+    looks.look_in(some, 0.5)
+    assert not looks.take_turn(some)
+    now = 3.5
+    assert looks.take_turn(some), "a source's token is there"
+    looks.look_in(some, 60.0)
+    now = 6.5
+    assert looks.take_turn(some), "and never later than without it"

@@ -73,6 +73,14 @@ def test_what_is_given_back_is_published_again(fleet: Fleet) -> None:
     assert [fields[b"job_id"] for _id, fields in fleet.messages()] == [job_id.encode()]
 
 
+def test_a_replay_is_published(fleet: Fleet) -> None:
+    [job_id] = fleet.enqueue(1)
+    fleet.finish(fleet.claim())
+    replay = fleet.store.replay(job_id)
+    fleet.flush()
+    assert [fields[b"job_id"] for _id, fields in fleet.messages()] == [replay.id.encode()]
+
+
 def test_in_the_users_own_transaction_nothing_is_published_until_the_sweep(fleet: Fleet) -> None:
     with fleet.plain.database.engine.begin() as connection:
         fleet.store.enqueue(NewJob(task="add"), connection)

@@ -8,11 +8,12 @@ supervisor → runner
   cancel    {id, reason}                   stop this one: an async task is cancelled, a command gets TERM and then KILL,
                                            a function finds `ctx.cancelled` (or `ctx.lease_lost`) true
   lease_lost {id}                          only tell this one: it said that it goes on without a lease
+  answer    {id, number, value}            to an ask of this number; or {id, number, error} as in `domain/asks.py`
   give_back {}                             answer `returned` with every queued job that has not started
   stop      {}                             take no more; when what has started is done, exit 0
 
 runner → supervisor
-  ready     {tasks: [TaskInfo…], schedules: {name: Declaration…}, database, artifacts}
+  ready     {tasks: [TaskInfo…], schedules: {name: Declaration…}, sources: {name: limits…}, database, artifacts}
                                            the app is imported; `database` and `artifacts` are what `App(…)` names, or
                                            null
   broken    {error, stack}                 it cannot be imported; the runner exits
@@ -25,6 +26,8 @@ runner → supervisor
   completing {id}                          `ctx.complete_in` was called: the job's row is locked by the task itself
   saving    {id, name}                     what was saved under this name is about to be replaced: forget it
   saved     {id, artifact}                 a file is written; it is recorded with the outcome, whatever that is
+  ask       {id, number, verb, body}       the job wants something of the store, and waits for `answer`; its asks are
+                                           answered in their order. The verbs are in `domain/asks.py`
   returned  {ids}
 """
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from holdfast.domain.manifest import Kind, TaskInfo
 from holdfast.domain.schedule import Declaration
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.runners.process import RunnerProcess, RunnerSpec
 
 FIRST_BACKOFF_SECONDS = 1.0
@@ -42,6 +43,7 @@ class Pool:
         self._runners: list[RunnerProcess] = []
         self._tasks: dict[str, TaskInfo] | None = None
         self.schedules: list[Declaration] = []
+        self.sources: list[SourceDeclaration] = []
         self._failures = 0
         self._not_before = 0.0
 
@@ -61,9 +63,15 @@ class Pool:
     def tasks(self) -> dict[str, TaskInfo]:
         return self._tasks or {}
 
-    def learn(self, runner: RunnerProcess, tasks: list[TaskInfo], schedules: list[Declaration]) -> None:
+    def learn(
+        self,
+        runner: RunnerProcess,
+        tasks: list[TaskInfo],
+        schedules: list[Declaration],
+        sources: list[SourceDeclaration],
+    ) -> None:
         runner.ready = True
-        self.schedules = schedules
+        self.schedules, self.sources = schedules, sources
         self._tasks = {task.name: task for task in tasks}
         runner.tasks = frozenset(self._tasks)
         self._failures = 0

@@ -129,6 +129,10 @@ class RunnerProcess:
     def tell_lease_lost(self, attempt_id: str) -> None:
         self._send(frames.encode("lease_lost", id=attempt_id))
 
+    def answer(self, frame: bytes) -> None:
+        """To an ask of one of its jobs; encoded by whoever had the answer."""
+        self._send(frame)
+
     def give_back(self) -> None:
         self._send(frames.encode("give_back"))
 

@@ -16,11 +16,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.domain.artifacts import JSON
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id, check_name
 from holdfast.domain.schedule import Declaration
+from holdfast.domain.sources import SourceDeclaration, check_declaration
+from holdfast.domain.views import SourceView
 from holdfast.ports import ArtifactStore
 from holdfast.settings import CONTROL_PLANES, Settings, artifacts_location, read_settings
 from holdfast.tasks.group import Registry
@@ -29,6 +31,7 @@ from holdfast.tasks.home import AppStore
 from holdfast.tasks.offering import OfferingStore
 from holdfast.tasks.options import Duration, positive_duration
 from holdfast.tasks.reading import decoded, read_artifact, result_artifact
+from holdfast.tasks.records import RecordBook
 from holdfast.tasks.scheduled import Scheduled
 from holdfast.tasks.task import AnyTask
 
@@ -50,6 +53,7 @@ class App(Registry):
         token: str | None = None,
     ) -> None:
         super().__init__()
+        self._declared_sources: dict[str, SourceDeclaration] = {}
         self.name = check_name(name, "name")
         self._lease = None if lease is None else positive_duration(lease, "lease")
         self._location = _checked_location(store)
@@ -81,6 +85,30 @@ class App(Registry):
     def _register(self, task: AnyTask, name: str, options: Mapping[str, Any]) -> None:
         super()._register(task, name, options)
         task.definition.belongs_to(self)
+
+    # sources
+
+    def source(self, name: str, **limits: Any) -> None:
+        """Declare an outside system and its limits: `app.source("ebay", rate="100/m", max_concurrent=4)`. Workers say
+        so when they start; what an operator has changed since stays, until the code says something new."""
+        declared = check_declaration(SourceDeclaration(name, limits))
+        if self._declared_sources.setdefault(name, declared) != declared:
+            raise ConfigurationError(f"source {name} is declared twice, with other limits; declare it in one place")
+
+    def declared_sources(self) -> list[SourceDeclaration]:
+        return list(self._declared_sources.values())
+
+    def set_source(self, name: str, **limits: Any) -> SourceView:
+        """Change limits while workers run; those that are not named stay as they are."""
+        return self.store.set_source(name, **limits)
+
+    def resume_source(self, name: str) -> SourceView:
+        """End its pause, whoever paused it, and close its breaker."""
+        return self.store.resume_source(name)
+
+    def sources(self) -> list[SourceView]:
+        """How they are: limits, level, failures, pauses."""
+        return self.store.sources()
 
     # the store
 
@@ -179,6 +207,10 @@ class App(Registry):
         offer, close = open_offers(settings.rq_url, settings.rq_serializer)
         return cast(AppStore, OfferingStore(store, offer, close))
 
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
     @cached_property
     def _settings(self) -> Settings:
         return read_settings()
@@ -222,6 +254,11 @@ class App(Registry):
                 return value
         task = self._tasks.get(job.task)
         return value if task is None else task.arguments.load_result(value)
+
+    @property
+    def records(self) -> RecordBook:
+        """What jobs found and kept, and writing to it outside any job."""
+        return RecordBook(lambda: self.store)
 
     def work(self, *, until_empty: bool = True, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
         """Run jobs in this very process, for notebooks and tests; how many it ran."""

@@ -14,10 +14,12 @@ from typing import Any, Protocol
 
 from holdfast.domain import durations
 from holdfast.domain.artifacts import Artifact, ArtifactRef
-from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost
 from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
+from holdfast.tasks.asking import Asking, Records, Sources
+from holdfast.tasks.flow import Cancel
 from holdfast.tasks.log_budget import LogBudget
 from holdfast.tasks.partial_line import PartialLine
 from holdfast.tasks.placing import place
@@ -89,7 +91,7 @@ def _no_engine(connection: Any, report: Report) -> None:  # noqa: ARG001
     raise ConfigurationError("complete_in works only inside a job that a worker runs")
 
 
-class Context:
+class Context(Records, Sources):
     """Handed to a task that has a parameter annotated `Context`; `holdfast.current()` gives it to deeper code."""
 
     def __init__(
@@ -101,7 +103,9 @@ class Context:
         complete: Complete = _no_engine,
         budget: LogBudget | None = None,
         saves: Saves | None = None,
+        asking: Asking | None = None,
     ) -> None:
+        super().__init__(asking)
         self.job = job
         self.saves = saves  # for the engine
         self.completed_in = False
@@ -180,10 +184,18 @@ class Context:
         """The engine's word that this job should stop."""
         self._reasons.append(reason)
         self._stop.set()
+        self._woken.set()
 
     def lose_lease(self) -> None:
         """The engine's word that another worker may have this job, to a task that goes on all the same."""
         self._lease_lost = True
+        self._woken.set()
+
+    def stopped(self) -> Exception:
+        """For the engine: what is raised where the job waits and should stop."""
+        if self.lease_lost:
+            return LeaseLost(f"job {self.job.id}, attempt {self.job.attempt}: another worker may be running it; stop")
+        return Cancel(self.cancel_reason or "cancelled")
 
     def save(self, name: str, data: Any) -> ArtifactRef:
         """Keep bytes, text or JSON as a file of this attempt, at once and whole; it is on record when the attempt ends,

@@ -14,8 +14,9 @@ from holdfast.domain.manifest import Kind
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Snoozed, Succeeded
 from holdfast.tasks.arguments import InvalidArguments
 from holdfast.tasks.context import Context, entered
-from holdfast.tasks.flow import Cancel, Permanent, Snooze
+from holdfast.tasks.flow import RETRY_AFTER, Cancel, Permanent, RetryAfter, Snooze
 from holdfast.tasks.results import result_to_json
+from holdfast.tasks.retry_after import asked_for
 from holdfast.tasks.task import AnyTask, AsyncTask, FunctionTask
 
 __all__ = ["acall", "call", "outcome_of", "outcome_of_error", "result_to_json"]
@@ -48,9 +49,11 @@ def outcome_of(task: AnyTask, value: Any) -> Outcome:
         return Failed(JobError("unserialisable_result", message, retryable=False))
 
 
-def outcome_of_error(task: AnyTask, error: BaseException) -> Outcome:
-    """What a raised exception means."""
+def outcome_of_error(task: AnyTask, error: BaseException, context: Context | None = None) -> Outcome:
+    """What a raised exception means; with its context also to the source of the job."""
     match error:
+        case RetryAfter():
+            return Snoozed(error.delay_seconds, error.reason, throttled=context is None or not context.has_told(error))
         case Snooze():
             return Snoozed(error.delay_seconds, error.reason)
         case Cancel():
@@ -63,12 +66,20 @@ def outcome_of_error(task: AnyTask, error: BaseException) -> Outcome:
             return Failed(JobError("invalid_arguments", str(error), retryable=False))
         case MemoryError():
             return Crashed(f"MemoryError: {_message(error)}".removesuffix(": "))
+        case _ if context is not None and (seconds := _throttled_for(error, context)) is not None:
+            return Snoozed(seconds, RETRY_AFTER, throttled=not context.has_told(error))
         case _:
             return Failed(_job_error(error, retryable=not isinstance(error, task.no_retry)))
 
 
+def _throttled_for(error: BaseException, context: Context) -> float | None:
+    """An answer of 429 or 503 with Retry-After that some source was told of, or that the job's own is to be."""
+    return asked_for(error) if context.job.source is not None or context.has_told(error) else None
+
+
 def _started(task: AnyTask, context: Context) -> Any:
     assert isinstance(task, FunctionTask | AsyncTask)
+    context.no_retry = task.no_retry
     arguments, named = task.arguments.load(context.job.payload, context)
     return task.function(*arguments, **named)
 

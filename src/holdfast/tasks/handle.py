@@ -11,10 +11,12 @@ from typing import Any, BinaryIO, Generic, TypeVar
 from holdfast.domain import durations
 from holdfast.domain.answers import Operated
 from holdfast.domain.artifacts import Artifact
+from holdfast.domain.comparison import Comparison
 from holdfast.domain.errors import JobCancelled, JobFailed, NotFound, StoreUnavailable
 from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.logs import LogLine
+from holdfast.tasks.comparing import compare_jobs, original_of
 from holdfast.tasks.following import follow, said
 from holdfast.tasks.home import Home
 from holdfast.tasks.reading import find_artifact, read_artifact
@@ -95,6 +97,16 @@ class Handle(Generic[R]):
         if answer.did is Operated.BUSY:
             raise StoreUnavailable(f"job {self.id} is locked by another transaction; cancel it again")
         return answer.ok
+
+    def replay(self) -> Handle[R]:
+        """Run the same task with the same arguments and options again, as a new job that says whose replay it is."""
+        return Handle(self._home, self._home.store.replay(self.id))
+
+    def compare(self, other: Handle[Any] | None = None, *, tolerance: float = 0.0) -> Comparison:
+        """How this job's outcome differs from that of another, by default of the one that it is a replay of."""
+        store, job = self._home.store, self.job()
+        first = original_of(store, job) if other is None else other.job()
+        return compare_jobs(store, first, job, files=lambda: self._home.artifact_store, tolerance=tolerance)
 
     def _outcome(self, job: Job, timeout: Any) -> R:
         match job.state:

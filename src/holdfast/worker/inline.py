@@ -7,13 +7,16 @@ a long one keeps it as long as the process gets to run Python at all; hard time 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat, Status
+from holdfast.domain.asks import Verb
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
@@ -28,9 +31,11 @@ from holdfast.tasks.placing import placed
 from holdfast.tasks.saving import Saves
 from holdfast.tasks.task import AnyTask, CommandTask
 from holdfast.webhooks.task import deliveries
+from holdfast.wiring.cache import open_cache
 from holdfast.wiring.sql import complete_in
 from holdfast.worker.identity import worker_id
 from holdfast.worker.options import TERM_GRACE_SECONDS
+from holdfast.worker.serving import Caching, Serving
 
 if TYPE_CHECKING:
     from holdfast.tasks.app import App
@@ -45,17 +50,25 @@ def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = N
     store: Store = app.store
     worker = worker_id("inline")
     store.reap(worker)
+    if declared := app.declared_sources():
+        store.announce_sources(declared)
     tasks = {**app.tasks, **deliveries(app.tasks)}
+    settings = app.settings
+    cache = open_cache(settings.cache_url, lambda: store)
+    serving = Serving(lambda: store, Caching(cache.store, settings.cache_enabled, settings.cache_ttl_seconds))
     done = 0
-    while limit is None or done < limit:
-        jobs = store.claim(worker, 1, queues, list(tasks))
-        if jobs:
-            _run(app, store, worker, jobs[0], tasks[jobs[0].task])
-            done += 1
-        elif until_empty:
-            break
-        else:
-            time.sleep(POLL_SECONDS)
+    try:
+        while limit is None or done < limit:
+            jobs = store.claim(worker, 1, queues, list(tasks))
+            if jobs:
+                _run(app, store, serving, worker, jobs[0], tasks[jobs[0].task])
+                done += 1
+            elif until_empty:
+                break
+            else:
+                time.sleep(POLL_SECONDS)
+    finally:
+        cache.close()
     return done
 
 
@@ -86,10 +99,40 @@ class _Channel:
             del self._lines[: len(lines)]
 
 
-def _run(app: App, store: Store, worker: str, job: Claimed, task: AnyTask) -> None:
+class _Asking:
+    """What the job asks for is done at once, by the thread that asks; for a coroutine by a thread of its own, one thing
+    after another. A store that is away is told to the job: there is no supervisor here that could wait for it."""
+
+    def __init__(self, serving: Serving, lease: Beat) -> None:
+        self._serving = serving
+        self._lease = lease
+        self._thread: ThreadPoolExecutor | None = None
+
+    def ask(self, verb: Verb, body: dict[str, Any], _timeout: float | None = None) -> Any:
+        return self._serving.serve(self._lease, verb, body)
+
+    async def aask(self, verb: Verb, body: dict[str, Any], _timeout: float | None = None) -> Any:
+        return await asyncio.wrap_future(self._begin(verb, body))
+
+    def tell(self, verb: Verb, body: dict[str, Any]) -> None:
+        self._begin(verb, body)
+
+    def _begin(self, verb: Verb, body: dict[str, Any]) -> Future[Any]:
+        self._thread = self._thread or ThreadPoolExecutor(1, "holdfast-asks")
+        return self._thread.submit(self._serving.serve, self._lease, verb, body)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()
+
+
+def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, task: AnyTask) -> None:
     channel = _Channel()
     saves = Saves(job.job_id, job.attempt, lambda: app.artifact_store)
-    context = Context(JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in, saves=saves)
+    asking = _Asking(serving, Beat(job.job_id, job.attempt, job.lease_token, worker))
+    context = Context(
+        JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in, saves=saves, asking=asking
+    )
     over = threading.Event()
     beating = threading.Thread(target=_beat, args=(store, worker, job, context, channel, over), daemon=True)
     beating.start()
@@ -98,6 +141,7 @@ def _run(app: App, store: Store, worker: str, job: Claimed, task: AnyTask) -> No
     try:
         outcome = placed(_outcome(task, context, channel), saves)
     finally:
+        asking.close()
         over.set()
         beating.join()
         if not context.completed_in or not _finished(store, job):
@@ -126,7 +170,7 @@ def _outcome(task: AnyTask, context: Context, channel: _Channel) -> Outcome:
             value = call(task, context)
         return outcome_of(task, value)
     except Exception as error:
-        return outcome_of_error(task, error)
+        return outcome_of_error(task, error, context)
 
 
 def _finished(store: Store, job: Claimed) -> bool:

@@ -37,6 +37,7 @@ class Held:
     confirmed_at: float
     beat_every: float
     beat_at: float
+    worker: str | None = None
     run: Machine[RunState] = field(default_factory=lambda: Machine(RunState.CLAIMING, RUN_MOVES))
     runner: RunnerProcess | None = None
     started_at: float | None = None
@@ -99,12 +100,13 @@ class Held:
 
     def beat(self) -> Beat:
         progress = self.progress if self.progress_waits else None
-        return Beat(self.job.job_id, self.job.attempt, self.job.lease_token, progress=progress)
+        return Beat(self.job.job_id, self.job.attempt, self.job.lease_token, self.worker, progress)
 
 
 class LeaseBook:
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: Timing, worker: str | None = None) -> None:
         self._timing = timing
+        self._worker = worker
         self._held: dict[str, Held] = {}
         self._next_check = _NEVER
         self._next_beat = _NEVER
@@ -121,7 +123,7 @@ class LeaseBook:
 
     def add(self, job: Claimed, info: TaskInfo, sent_at: float) -> Held:
         every = self._timing.beat_every(job.lease_seconds)
-        held = Held(job, info, sent_at, sent_at, every, sent_at + every)
+        held = Held(job, info, sent_at, sent_at, every, sent_at + every, self._worker)
         self._held[held.id] = held
         self._next_beat = min(self._next_beat, held.beat_at)
         self.changed(held)

@@ -16,10 +16,11 @@ from typing import Any, cast
 
 from holdfast.domain.errors import ConfigurationError, NotFound, StoreUnavailable
 from holdfast.domain.events import Event, RunEnded
-from holdfast.domain.job import Claimed, Job
+from holdfast.domain.job import Claimed, ClaimedJobs, Job
 from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.ports import Store
@@ -30,6 +31,7 @@ from holdfast.worker.supervisor import Supervisor
 START_SECONDS = 60.0
 ANNOUNCE_SECONDS = 60.0
 ANNOUNCING = "announce_tasks_of_one_job"
+ANNOUNCING_SOURCES = "announce_sources_of_one_job"
 
 
 @dataclass
@@ -78,15 +80,15 @@ class OneJobStore:
 
     def claim(
         self, worker: str, _limit: int, _queues: Sequence[str] | None, tasks: Sequence[str] | None
-    ) -> list[Claimed]:
+    ) -> ClaimedJobs:
         """The job, once; nothing ever after."""
         errand = self._errand
         if errand.asked:
-            return []
-        claimed: list[Claimed] = []
+            return ClaimedJobs()
+        claimed = ClaimedJobs()
         errand.why_not = self._unfit(tasks or ())
         if errand.why_not is None:
-            claimed = self._claim(worker)
+            claimed = ClaimedJobs(self._claim(worker))
             if not claimed:
                 errand.why_not = _why_not(self._store.job(errand.job_id))
         errand.asked = True
@@ -124,6 +126,10 @@ class OneJobStore:
         """Many such processes come and go: one of them a minute tells what it knows."""
         if self._store.take_turn(ANNOUNCING, "one job", ANNOUNCE_SECONDS):
             self._store.announce(tasks)
+
+    def announce_sources(self, declared: Sequence[SourceDeclaration]) -> None:
+        if self._store.take_turn(ANNOUNCING_SOURCES, "one job", ANNOUNCE_SECONDS):
+            self._store.announce_sources(declared)
 
     def forget_workers(self, _age_seconds: float = 0.0) -> int:
         return 0

@@ -37,6 +37,9 @@ class WorkerOptions:
     rq_url: str | None = field(default=None, repr=False)  # whose queues are offered what has no message there
     rq_serializer: str = "pickle"
     redis: StreamOptions | None = None  # whose streams jobs are taken from
+    cache_url: str | None = field(default=None, repr=False)  # of a cache of its own; else the store keeps it
+    cache_enabled: bool = True
+    cache_ttl_seconds: float = 3600.0
     upkeep_seconds: float = 300.0  # how often it looks whether there is something to retire, and the like
     # Between asking a job to stop (a message, and TERM where it has a process to itself) and KILL.
     term_grace_seconds: float = TERM_GRACE_SECONDS

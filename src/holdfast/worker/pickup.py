@@ -20,6 +20,7 @@ from holdfast.ports import Store
 from holdfast.worker.patience import Patience
 
 FIRST_WAIT_SECONDS = 0.1
+SHORTEST_WAIT_SECONDS = 0.01
 FAIR_SECONDS = 0.5  # so long a rush may pass over tasks that are not quick, or of another kind
 MOST_AT_ONCE = 500
 
@@ -88,6 +89,7 @@ class Pickup:
         self._longest = poll_seconds
         self._wait = 0.0
         self._waited = 0.0  # in the last claim, at the store
+        self._again_in: float | None = None  # as of the last answer: a limited source lets something in then
         self._rush = False
         self._fair_at = 0.0
         self._asked: Ask | None = None
@@ -98,7 +100,8 @@ class Pickup:
         def claim(ask: Ask) -> Brought:
             if patience is not None:
                 return patience.claim(ask.wait_seconds, worker, ask.limit, queues, ask.tasks)
-            return Brought(store().claim(worker, ask.limit, queues, ask.tasks))
+            jobs = store().claim(worker, ask.limit, queues, ask.tasks)
+            return Brought(jobs, again_in=jobs.again_in)
 
         self._desk: Desk[Ask, Brought] = Desk("claims", claim, ring)
 
@@ -142,6 +145,7 @@ class Pickup:
         jobs = brought.jobs
         self.answered_at = now
         self._waited = now - self._asked_at if asked.wait_seconds else 0.0
+        self._again_in = brought.again_in
         self.nothing_due = not jobs and self._is_for_all(asked)
         self._events.emit(Claims(len(jobs), now - self._asked_at))
         full = len(jobs) == asked.limit
@@ -160,10 +164,12 @@ class Pickup:
             self.poll(now)
 
     def next_wait(self) -> float:
-        """Longer each time nothing was found, up to the poll interval, and never in step with other workers."""
+        """Longer each time nothing was found, up to the poll interval, and never in step with other workers; but no
+        longer than until work that waits for a source's token, or the end of its pause, can be had."""
         first = min(FIRST_WAIT_SECONDS, self._longest)
         self._wait = min(self._longest, self._wait * 1.5 if self._wait else first)
-        return max(0.0, self._wait * random.uniform(0.75, 1.0) - self._waited)
+        wait = max(0.0, self._wait * random.uniform(0.75, 1.0) - self._waited)
+        return wait if self._again_in is None else min(wait, max(SHORTEST_WAIT_SECONDS, self._again_in))
 
     def stop_waiting(self) -> None:
         """For good; what a claim brings that is under way still counts."""

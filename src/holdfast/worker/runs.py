@@ -20,6 +20,7 @@ from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Succeeded, Usage
 from holdfast.domain.schedule import Declaration
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.wire import outcome_from_json, usage_from_json
 from holdfast.domain.worker_states import RunState
 from holdfast.periodic.part import NEVER
@@ -32,6 +33,10 @@ from holdfast.worker.pace import Pace
 from holdfast.worker.reports import Ended
 
 
+def _nobody(_runner: RunnerProcess, _frame: Frame) -> None:
+    """Answers what jobs ask for."""
+
+
 class Runs:
     def __init__(
         self,
@@ -42,6 +47,7 @@ class Runs:
         log: Callable[[list[LogLine]], None],
         term_grace_seconds: float,
         cancel_grace_seconds: float,
+        ask: Callable[[RunnerProcess, Frame], None] = _nobody,
     ) -> None:
         self.book = book
         self.pool = pool
@@ -53,6 +59,7 @@ class Runs:
         self._events = events
         self._report = report
         self._log = log
+        self._ask = ask
         self._term_grace = term_grace_seconds
         self._cancel_grace = cancel_grace_seconds
         self.hand = Hand(pool, self.pace, lambda: len(book))
@@ -78,13 +85,16 @@ class Runs:
         match frame["t"]:
             case "ready":
                 schedules = [Declaration.from_json(name, value) for name, value in frame["schedules"].items()]
-                self.pool.learn(runner, [TaskInfo.from_json(task) for task in frame["tasks"]], schedules)
+                sources = [SourceDeclaration(name, limits) for name, limits in frame["sources"].items()]
+                self.pool.learn(runner, [TaskInfo.from_json(task) for task in frame["tasks"]], schedules, sources)
                 self.database_url, self.artifacts_url = frame["database"], frame["artifacts"]
             case "broken":
                 self.broken = frame
                 self._events.emit(Problem("importing the app", frame["error"], frame["stack"]))
             case "returned":
                 self._returned(runner, frame["ids"])
+            case "ask":
+                self._ask(runner, frame)
             case kind:
                 held = self.book.get(frame["id"])
                 if held is not None:

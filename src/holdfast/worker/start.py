@@ -24,6 +24,7 @@ from holdfast.ports import Store
 from holdfast.settings import mask_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.sqlite_changes import ChangeCheck
+from holdfast.wiring.cache import open_cache
 from holdfast.wiring.http import AccessRefused, open_control_plane
 from holdfast.wiring.redis import LOOK_SECONDS, open_stream_wake_up, open_transport, streamed
 from holdfast.wiring.sql import artifacts_root, check_for_worker, open_store, open_wake_up
@@ -31,6 +32,7 @@ from holdfast.worker import sd_notify
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.patience import Patience, WaitingStore
 from holdfast.worker.reload import Reload
+from holdfast.worker.serving import Caching, Serving
 from holdfast.worker.stores import CONNECTIONS
 from holdfast.worker.supervisor import Supervisor
 from holdfast.worker.wake_ups import FileChanges, ListenerStatus
@@ -56,7 +58,20 @@ class Worker:
         self._claims = LazyStore(lambda: self._open(LONGEST_TIMEOUT_SECONDS))
         # Upkeep does one thing at a time. What is cut off there is done again later.
         self._upkeep_store = LazyStore(lambda: self._open_for_upkeep(UPKEEP_TIMEOUT_SECONDS))
-        self.supervisor = Supervisor(self.options, self._control, self._claims, self.events, patience=self._patience())
+        # What jobs ask for has a way of its own, opened by the first that asks: no heartbeat stands in line behind it.
+        self._asks = LazyStore(lambda: self._open(self.supervisor.timing().timeout))
+        self._cache = open_cache(self.options.cache_url, self._asks)
+        self.supervisor = Supervisor(
+            self.options,
+            self._control,
+            self._claims,
+            self.events,
+            patience=self._patience(),
+            serving=Serving(
+                self._asks,
+                Caching(self._cache.store, self.options.cache_enabled, self.options.cache_ttl_seconds),
+            ),
+        )
         self.events.subscribe(self._watch)
         self._close_upkeep: Callable[[], None] = lambda: None
         self._close_wake_ups: list[Callable[[], None]] = []
@@ -79,6 +94,8 @@ class Worker:
             self._close_upkeep()
             self._control.close()
             self._claims.close()
+            self._asks.close()
+            self._cache.close()
             self._upkeep_store.close()
             if self._transport is not None:
                 self._transport.close()

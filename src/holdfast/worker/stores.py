@@ -2,6 +2,7 @@
 
 control   heartbeats, reports, job logs
 claims    claims, duties, and the first look at the store
+asks      what running jobs ask for
 upkeep    chores for the whole fleet, one batch at a time
 
 How many connections that makes is in `domain/connections.py`.

@@ -31,6 +31,7 @@ from holdfast.runners.descendants import children, kill_strays
 from holdfast.runners.frames import ARTIFACTS_FLAG, CONTROL_PLANE, DATABASE_FLAG, OVER_HTTP, TOKEN
 from holdfast.runners.pool import Pool, PoolSize
 from holdfast.runners.process import RunnerProcess
+from holdfast.worker.asking import Asking
 from holdfast.worker.bell import Bell
 from holdfast.worker.clock import uptime
 from holdfast.worker.cycle import Cycle
@@ -46,6 +47,7 @@ from holdfast.worker.patience import Patience
 from holdfast.worker.pickup import Pickup
 from holdfast.worker.reports import Ended, Reports, claimable_again
 from holdfast.worker.runs import Runs
+from holdfast.worker.serving import Caching, Serving
 
 Given = ParamSpec("Given")
 
@@ -63,6 +65,7 @@ class Supervisor:
         events: Events,
         clock: Callable[[], float] = uptime,
         patience: Patience | None = None,
+        serving: Serving | None = None,
     ) -> None:
         self._options = options
         self._events = events
@@ -77,9 +80,11 @@ class Supervisor:
         self.bell = Bell()
         self._selector.register(self.bell, selectors.EVENT_READ)
         ring, worker, timing = self.bell.ring, options.worker_id, options.timing
-        self.book = LeaseBook(timing)
+        self.book = LeaseBook(timing, worker)
         self.pool = Pool(_pool_size(options), self._runner_started)
         self.logs = JobLogs(control_store, ring, Retrying("logs", events, longest=5.0))
+        serving = serving or Serving(control_store, Caching(control_store))
+        self.asking = Asking(serving, self.book, worker, events, ring)
         self.runs = Runs(
             self.book,
             self.pool,
@@ -88,6 +93,7 @@ class Supervisor:
             log=self.logs.add,
             term_grace_seconds=options.term_grace_seconds,
             cancel_grace_seconds=options.grace_seconds,
+            ask=self.asking.hear,
         )
         self.reports = Reports(
             control_store, worker, events, ring, self._settled, Retrying("settle", events, longest=2.0)
@@ -111,6 +117,7 @@ class Supervisor:
             Retrying("duties", events, longest=5.0),
             lambda: self.pool.schedules,
             timing.lease,
+            lambda: self.pool.sources,
         )
         self.pickup = Pickup(
             claim_store,
@@ -127,7 +134,9 @@ class Supervisor:
         self.draining = Draining(self.runs, self.pool, options.grace_seconds, options.term_grace_seconds)
         self.memory = MemoryWatch(self.pool, self.book, options.max_memory)
         orphans = Orphans(self.pool)
-        self.parts: list[Part] = [self.runs, self.heartbeats, self.reports, self.logs, self.memory, orphans]
+        self.parts: list[Part] = [
+            self.runs, self.heartbeats, self.reports, self.asking, self.logs, self.memory, orphans,
+        ]  # fmt: skip
 
     # life
 
@@ -338,7 +347,8 @@ class Supervisor:
         self._clear_strays()
 
     def _close(self) -> None:
-        for desk in (self.heartbeats, self.reports, self.duties, self.logs, self.pickup, self.cycle):
+        desks = (self.heartbeats, self.reports, self.asking, self.duties, self.logs, self.pickup, self.cycle)
+        for desk in desks:
             desk.close()
         self._selector.close()
         self.bell.close()

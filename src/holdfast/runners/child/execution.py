@@ -53,7 +53,7 @@ class Executor:
         except MemoryError:
             return _out_of_memory(work, meter)
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: a job does not end this process
-            outcome = outcome_of_error(task, error)
+            outcome = outcome_of_error(task, error, work.context)
         return _done(work, outcome, meter.read())
 
     async def arun(self, work: Work) -> Done:
@@ -76,7 +76,7 @@ class Executor:
         except MemoryError:
             return _out_of_memory(work, meter)
         except BaseException as error:
-            outcome = outcome_of_error(task, error)
+            outcome = outcome_of_error(task, error, work.context)
         return _done(work, outcome, meter.read())
 
     def _run_command(self, task: CommandTask, work: Work, meter: Meter) -> Done:
@@ -112,6 +112,7 @@ def stopped_before_start(work: Work) -> bytes:
 
 def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool = False) -> Done:
     work.context.end_lines()
+    work.asks.close()
     if work.context.saves is not None:
         work.context.saves.close()
     said = work.channel.close()

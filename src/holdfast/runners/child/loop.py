@@ -24,7 +24,10 @@ class LoopServer:
         self._is_finished = False
 
     def handle(self, frame: Frame) -> None:
-        self._loop.call_soon_threadsafe(self._handle_here, frame)
+        if frame["t"] == "answer":  # here, for the coroutine that waits for it may hold up the loop
+            self._service.handle(frame)
+        else:
+            self._loop.call_soon_threadsafe(self._handle_here, frame)
 
     def serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -48,7 +48,7 @@ def _server(arguments: Arguments, link: Link) -> Server:
             app.replace_artifacts(flag)
         own = deliveries(app.tasks)
         manifest = [*app.manifest(), *(task.info() for task in own.values())]
-        schedules = app.declarations()
+        schedules, sources = app.declarations(), app.declared_sources()
     except (loading.Broken, HoldfastError) as error:  # the second one: the database flag makes no sense
         link.send(messages.frame("broken", error=str(error), stack=getattr(error, "stack", None)))
         flush_standard_streams()
@@ -56,7 +56,7 @@ def _server(arguments: Arguments, link: Link) -> Server:
     service = Service(link, Executor({**app.tasks, **own}, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
     # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
     Capture(service.only_context).install()
-    link.send(messages.ready(manifest, schedules, app.named_store, app.named_artifacts))
+    link.send(messages.ready(manifest, schedules, sources, app.named_store, app.named_artifacts))
     kind = LoopServer if arguments.kind is Kind.ASYNC else ThreadServer
     return kind(service, arguments.slots)
 

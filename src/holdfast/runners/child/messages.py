@@ -10,6 +10,7 @@ from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Outcome, Succeeded
 from holdfast.domain.schedule import Declaration
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.wire import outcome_to_json
 from holdfast.runners.frames import COMPLETED_IN
 
@@ -52,11 +53,18 @@ def saved(attempt_id: str, name: str, artifact: Artifact | None) -> bytes:
     return frame("saved", id=attempt_id, artifact=artifact.to_json())
 
 
-def ready(tasks: list[TaskInfo], schedules: list[Declaration], database: str | None, artifacts: str | None) -> bytes:
+def ready(
+    tasks: list[TaskInfo],
+    schedules: list[Declaration],
+    sources: list[SourceDeclaration],
+    database: str | None,
+    artifacts: str | None,
+) -> bytes:
     return frame(
         "ready",
         tasks=[task.to_json() for task in tasks],
         schedules={schedule.name: schedule.to_json() for schedule in schedules},
+        sources={source.name: source.limits for source in sources},
         database=database,
         artifacts=artifacts,
     )

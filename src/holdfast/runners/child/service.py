@@ -6,6 +6,7 @@ import os
 from typing import Protocol
 
 from holdfast.runners.child import messages
+from holdfast.runners.child.asking import Asks
 from holdfast.runners.child.channel import Outbox
 from holdfast.runners.child.execution import Executor, flush_standard_streams, refused, stopped_before_start
 from holdfast.runners.child.inbox import Inbox
@@ -29,18 +30,21 @@ class Service:
         self.executor = executor
         self.inbox = Inbox()
         self._outbox = Outbox(link)
+        self._asks = Asks(link)
         self._files: LazyFiles | None = None
 
     def handle(self, frame: Frame) -> None:
         match frame["t"]:
             case "run":
                 files = self._files_at(frame.get("artifacts"))
-                self._accept([Work(job, self._outbox, files) for job in frame["jobs"]])
+                self._accept([Work(job, self._outbox, self._asks, files) for job in frame["jobs"]])
             case "cancel":
                 self._cancel(frame["id"], frame["reason"])
             case "lease_lost":
                 if (active := self.inbox.active(frame["id"])) is not None:
-                    active.context.lose_lease()
+                    active.lose_lease()
+            case "answer":
+                self._asks.answered(frame)
             case "give_back":
                 self.link.send(messages.returned(self.inbox.empty()))
             case "stop":

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.outcome import Report
 from holdfast.ports import ArtifactStore
+from holdfast.runners.child.asking import Asks, JobAsks
 from holdfast.runners.child.channel import JobChannel, Outbox
 from holdfast.runners.frames import OVER_HTTP
 from holdfast.tasks.context import Context, JobInfo
@@ -20,9 +21,9 @@ Files = Callable[[], ArtifactStore]
 class Work:
     """`wake` is set by whoever can be interrupted while it waits, before it looks at `context.cancelled`."""
 
-    __slots__ = ("channel", "context", "id", "is_entered", "job", "wake")
+    __slots__ = ("asks", "channel", "context", "id", "is_entered", "job", "wake")
 
-    def __init__(self, job: dict[str, Any], outbox: Outbox, files: Files | None = None) -> None:
+    def __init__(self, job: dict[str, Any], outbox: Outbox, asks: Asks, files: Files | None = None) -> None:
         self.id: str = job["id"]
         self.job = JobInfo(
             id=job["job_id"],
@@ -37,16 +38,22 @@ class Work:
             traceparent=job["traceparent"],
         )
         self.channel = JobChannel(self.id, outbox)
+        self.asks = JobAsks(self.id, asks)
         channel = self.channel
         saves = None if files is None else Saves(self.job.id, self.job.attempt, files, channel.saved, channel.later)
-        self.context = Context(self.job, self.channel, job["token"], complete=_complete, saves=saves)
+        self.context = Context(self.job, self.channel, job["token"], complete=_complete, saves=saves, asking=self.asks)
         self.wake: Callable[[], object] | None = None
         self.is_entered = False
 
     def cancel(self, reason: str) -> None:
         self.context.request_cancel(reason)
+        self.asks.stop(self.context.stopped)
         if (wake := self.wake) is not None:
             wake()
+
+    def lose_lease(self) -> None:
+        self.context.lose_lease()
+        self.asks.stop(self.context.stopped)
 
 
 class LazyFiles:

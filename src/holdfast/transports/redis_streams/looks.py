@@ -38,6 +38,11 @@ class Looks:
             self._next[asker] = now + self._every * random.uniform(0.75, 1.0)
             return True
 
+    def look_in(self, asker: Asker, seconds: float) -> None:
+        """There will be something then: look, if it is not time before."""
+        with self._lock:
+            self._next[asker] = min(self._next.get(asker, 0.0), self._clock() + seconds)
+
     def found_some(self, asker: Asker) -> None:
         with self._lock:
             self._next.pop(asker, None)

@@ -1,8 +1,8 @@
 """A store whose jobs also travel in messages. Every verb is the inner store's; some of them do more after its commit:
 
-enqueue, requeue, firing, giving back    publish what can be claimed at once
-settle                                   acknowledge the message that the claim came with
-claim                                    by messages; while Redis is away, by the database alone
+enqueue, requeue, replay, firing, giving back    publish what can be claimed at once
+settle                                           acknowledge the message that the claim came with
+claim                                            by messages; while Redis is away, by the database alone
 
 Publishing and acknowledging happen in another thread: no verb waits for Redis but a claim, and that for the time limit
 of one answer. What goes wrong with a message after a commit is nobody's error: the sweeper puts it right.
@@ -21,6 +21,7 @@ from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
     DEFAULT_LEASE_SECONDS,
     Claimed,
+    ClaimedJobs,
     Enqueued,
     NewJob,
 )
@@ -97,7 +98,7 @@ class StreamStore(Inherited):
         *,
         credential: str = "",
         request_id: str | None = None,
-    ) -> list[Claimed]:
+    ) -> ClaimedJobs:
         asked = Asked(worker, limit, queues, tasks, credential, request_id)
         try:
             found = self._claim_by_messages(asked)
@@ -105,11 +106,13 @@ class StreamStore(Inherited):
             return self._claim_by_database(asked)
         who = asker(queues, tasks)
         if found or not self._looks.take_turn(who):
-            return found
-        found = self._claim_by_database(asked)
-        if found:
+            return ClaimedJobs(found)
+        jobs = self._claim_by_database(asked)
+        if jobs:
             self._looks.found_some(who)
-        return found
+        elif jobs.again_in is not None:
+            self._looks.look_in(who, jobs.again_in)
+        return jobs
 
     def _claim_by_messages(self, asked: Asked) -> list[Claimed]:
         if not _is_sound(asked):  # the database says what is wrong with it
@@ -120,7 +123,7 @@ class StreamStore(Inherited):
                 return before
         return self._claims.claim(asked)
 
-    def _claim_by_database(self, asked: Asked) -> list[Claimed]:
+    def _claim_by_database(self, asked: Asked) -> ClaimedJobs:
         return self._store.claim(
             asked.worker,
             asked.limit,
@@ -167,6 +170,12 @@ class StreamStore(Inherited):
         answers = self._store.requeue(job_ids)
         self._publish(answer.job_id for answer in answers if answer.did is Operated.REQUEUED)
         return answers
+
+    def replay(self, job_id: str, new_id: str | None = None) -> Enqueued:
+        answer = self._store.replay(job_id, new_id)
+        if answer.created:
+            self._publish([answer.id])
+        return answer
 
     def run_schedule_now(self, name: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Enqueued:
         answer = self._store.run_schedule_now(name, lease_seconds=lease_seconds)

@@ -1,0 +1,175 @@
+"""What the jobs of a runner ask their supervisor, and the waiting for its answers.
+
+Any thread may ask, and coroutines; asks leave in the order of their numbers, a limited number of them at a time, so
+that a job which asks for ten thousand things at once fills no supervisor. Answers are taken by the thread that reads
+the socket: a coroutine that waits the blocking way holds up its loop, and must be answered all the same.
+
+A waiter is woken when its job has to stop: at once if the lease is gone, else after a moment in which the answer will
+most likely come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.domain.asks import MOST_BYTES, Verb, error_from_json
+from holdfast.domain.errors import ConfigurationError, LeaseLost, StoreUnavailable, TooLarge
+from holdfast.runners.child import messages
+from holdfast.runners.child.link import Link
+from holdfast.runners.frames import Frame
+from holdfast.tasks.turn import Turn
+
+WINDOW = 64  # asks on their way at a time
+STOP_SECONDS = 1.0
+
+_FORKED = (
+    "this process was forked by the task, and only the task's own process can ask the engine: hand the data back to it"
+)
+_INTERRUPTED = (
+    "a signal handler that has interrupted an ask cannot wait for another one: set a flag there, and ask in the task"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Ask:
+    attempt_id: str
+    number: int
+    data: bytes
+    answer: Future[Any] = field(default_factory=Future)
+
+
+class Asks:
+    """Shared by all jobs of a runner."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._turn = Turn()
+        self._numbers = itertools.count(1)
+        self._sent: dict[int, _Ask] = {}
+        self._unsent: deque[_Ask] = deque()
+        os.register_at_fork(after_in_child=self._renew_turn)
+
+    def begin(self, attempt_id: str, verb: Verb, body: dict[str, Any]) -> Future[Any]:
+        if not self._link.is_open:
+            raise ConfigurationError(_FORKED)
+        if self._turn.is_mine or self._link.is_sending_here:
+            raise ConfigurationError(_INTERRUPTED)
+        number = next(self._numbers)
+        data = messages.frame("ask", id=attempt_id, number=number, verb=verb, body=body)
+        if len(data) > MOST_BYTES:
+            rule = f"takes {len(data):,} bytes, and {MOST_BYTES:,} is the most at once; ask in portions"
+            raise TooLarge(verb, rule, MOST_BYTES)
+        ask = _Ask(attempt_id, number, data)
+        with self._turn:
+            self._unsent.append(ask)
+            self._send_some()
+        return ask.answer
+
+    def answered(self, frame: Frame) -> None:
+        with self._turn:
+            ask = self._sent.pop(frame["number"], None)
+            self._send_some()
+        if ask is None:
+            return
+        if "error" in frame:
+            _fail(ask, error_from_json(frame["error"]))
+        else:
+            _set(ask.answer.set_result, frame["value"])
+
+    def drop(self, attempt_id: str, why: Exception) -> None:
+        """Its waiters are woken by this; what is on its way is done or not, and nobody hears of it."""
+        with self._turn:
+            dropped = [ask for ask in (*self._sent.values(), *self._unsent) if ask.attempt_id == attempt_id]
+            self._unsent = deque(ask for ask in self._unsent if ask.attempt_id != attempt_id)
+        for ask in dropped:
+            _fail(ask, why)
+
+    def _send_some(self) -> None:
+        """With the turn held, which keeps them in order."""
+        while self._unsent and len(self._sent) < WINDOW:
+            ask = self._unsent.popleft()
+            self._sent[ask.number] = ask
+            self._link.send(ask.data)
+
+    def _renew_turn(self) -> None:
+        self._turn = Turn()
+
+
+class JobAsks:
+    """One job's way to ask."""
+
+    __slots__ = ("_asks", "_attempt_id", "_is_over", "_is_used")
+
+    def __init__(self, attempt_id: str, asks: Asks) -> None:
+        self._attempt_id = attempt_id
+        self._asks = asks
+        self._is_used = False
+        self._is_over = False
+
+    def ask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
+        answer = self._begin(verb, body)
+        try:
+            return answer.result(timeout)
+        except TimeoutError:
+            raise StoreUnavailable(_no_answer(timeout)) from None
+
+    async def aask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.wrap_future(self._begin(verb, body))
+        except TimeoutError:
+            raise StoreUnavailable(_no_answer(timeout)) from None
+
+    def tell(self, verb: Verb, body: dict[str, Any]) -> None:
+        self._begin(verb, body)
+
+    def stop(self, why: Callable[[], Exception]) -> None:
+        """The job has to stop; `why` says what to raise in whoever waits."""
+        if not self._is_used:
+            return
+        error = why()
+        if isinstance(error, LeaseLost):
+            self._asks.drop(self._attempt_id, error)
+            return
+        timer = threading.Timer(STOP_SECONDS, self._asks.drop, (self._attempt_id, error))
+        timer.daemon = True
+        timer.start()
+
+    def close(self) -> None:
+        """The job has ended; what a thread that it left behind wants is nobody's."""
+        self._is_over = True
+        if self._is_used:  # most jobs ask for nothing: no lock for them
+            self._asks.drop(self._attempt_id, _over())
+
+    def _begin(self, verb: Verb, body: dict[str, Any]) -> Future[Any]:
+        if self._is_over:
+            raise _over()
+        self._is_used = True
+        return self._asks.begin(self._attempt_id, verb, body)
+
+
+def _over() -> LeaseLost:
+    return LeaseLost("the attempt that asks is over: a job must wait for its threads before it ends")
+
+
+def _no_answer(seconds: float | None) -> str:
+    return f"the engine has not answered within {seconds:g} s"
+
+
+def _fail(ask: _Ask, error: Exception) -> None:
+    _set(ask.answer.set_exception, error)
+
+
+def _set(setter: Callable[[Any], None], value: Any) -> None:
+    try:
+        setter(value)
+    except InvalidStateError:  # whoever waited for it has given up, or it was answered meanwhile
+        return

@@ -1,0 +1,59 @@
+"""`source.cached(key, fn)`: one key in the cache of a source, and what is or will be there.
+
+A value is what JSON makes of it, found or not, so that a job never sees two shapes of one thing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.domain.errors import InvalidInput
+from holdfast.domain.spec import canonical_json, encode_json
+from holdfast.tasks.options import Duration, positive_duration
+from holdfast.tasks.results import result_to_json
+
+
+class Place:
+    """One key in the cache of a source, and what is or will be there."""
+
+    def __init__(self, log: Callable[..., None], source: str, key: Any, ttl: Duration | None) -> None:
+        self._log = log
+        self._source = source
+        self.question = {"source": source, "key": cache_key(key)}
+        self._ttl = None if ttl is None else positive_duration(ttl, "ttl")
+        self._is_kept = False
+        self.value: Any = None
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        return {**self.question, "value": self.value, "ttl_seconds": self._ttl}
+
+    def look(self, answer: Any) -> bool:
+        """True: it is there. None for an answer: there is no cache now."""
+        if answer is None:
+            return False
+        self._is_kept = answer["enabled"]
+        self.value = answer["value"]
+        return bool(answer["found"])
+
+    def takes(self, value: Any) -> bool:
+        """Is there anything to keep?"""
+        try:
+            self.value = json.loads(encode_json(result_to_json(value)))
+        except (InvalidInput, ValueError, RecursionError) as error:
+            self.value = value
+            problem = error.rule if isinstance(error, InvalidInput) else str(error)
+            self._log(f"what source {self._source} gave was not cached: it {problem}", level="warning")
+            return False
+        return self._is_kept
+
+
+def cache_key(key: Any) -> str:
+    """Of one length, whatever the key is made of: SHA-256 over its canonical JSON."""
+    try:
+        return hashlib.sha256(canonical_json(result_to_json(key), "key")).hexdigest()
+    except InvalidInput as error:
+        raise InvalidInput(f"key{error.field.removeprefix('result')}", error.rule) from error

@@ -1,0 +1,260 @@
+"""What the jobs in the runners ask for, taken to the store by a few desks and answered.
+
+What one job asks is done in the order it asked, one thing after another; several jobs share the desks in turns. Records
+that threads of one job ask for at the same time are written together. A store that is away is asked again while the
+attempt goes on; the cache is not, for a job can do without. An ask of an attempt that is over, or of a runner that is
+gone, is dropped: nobody waits for it.
+
+Nothing here waits: jobs that wait for their turn in a source do so in their runners, and ask again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.domain.answers import Beat
+from holdfast.domain.asks import OF_THE_CACHE, Verb, error_to_json
+from holdfast.domain.errors import HoldfastError, InvalidInput, LeaseLost, StoreUnavailable
+from holdfast.domain.events import Events, Problem, StoreBack, StoreFailed
+from holdfast.periodic.desk import Desk, Refusal
+from holdfast.periodic.part import NEVER
+from holdfast.runners import frames
+from holdfast.runners.frames import Frame
+from holdfast.runners.process import RunnerProcess
+from holdfast.worker.leases import Held, LeaseBook
+from holdfast.worker.serving import MOST_TOGETHER, Serving
+
+DESKS = 2
+FIRST_WAIT_SECONDS = 0.05
+LONGEST_WAIT_SECONDS = 1.0
+# So often in a row it is no matter of a row that somebody has locked for a moment.
+TOLD_AFTER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    number: int
+    verb: Verb
+    body: dict[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """The asks of one attempt, in their order."""
+
+    held: Held
+    runner: RunnerProcess
+    asks: deque[_Ask] = field(default_factory=deque)
+    is_at_desk: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        return self.held.reported or self.held.runner is not self.runner
+
+    def batch(self) -> list[_Ask]:
+        """The next ask; of records also those right behind it."""
+        found: list[_Ask] = []
+        size = 0
+        for ask in self.asks:
+            size += _size(ask)
+            if found and (ask.verb is not Verb.RECORDS or found[0].verb is not Verb.RECORDS or size > MOST_TOGETHER):
+                break
+            found.append(ask)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    line: _Line
+    lease: Beat
+    asks: list[_Ask]
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """The answers, as frames; fewer than asks if the store went away in between. What nobody has thought of is told."""
+
+    answers: list[bytes]
+    away: StoreUnavailable | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+class Asking:
+    def __init__(
+        self,
+        serving: Serving,
+        book: LeaseBook,
+        worker: str,
+        events: Events,
+        ring: Callable[[], None],
+        spread: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._serving = serving
+        self._book = book
+        self._worker = worker
+        self._events = events
+        self._ring = ring
+        self._spread = spread
+        self._lines: dict[str, _Line] = {}
+        self._desks: list[Desk[_Errand, _Served]] = []
+        self._errands: dict[int, _Errand] = {}
+        self._away_since: float | None = None
+
+    def __len__(self) -> int:
+        return sum(len(line.asks) for line in self._lines.values())
+
+    # what runners say
+
+    def hear(self, runner: RunnerProcess, frame: Frame) -> None:
+        attempt_id, number = frame.get("id"), frame.get("number")
+        if not isinstance(attempt_id, str) or type(number) is not int:
+            self._events.emit(Problem("an ask of a runner", f"it names no attempt and number: {str(frame)[:200]}"))
+            return
+        held = self._book.get(attempt_id)
+        if held is None or held.runner is not runner or held.reported:
+            runner.answer(_refused(attempt_id, number, LeaseLost("the attempt that asks is over")))
+            return
+        try:
+            ask = _Ask(number, Verb(frame["verb"]), dict(frame["body"]))
+        except (KeyError, TypeError, ValueError) as error:
+            runner.answer(_refused(attempt_id, number, InvalidInput("ask", f"cannot be read ({error!r})")))
+            return
+        line = self._lines.setdefault(attempt_id, _Line(held, runner))
+        line.asks.append(ask)
+
+    # a part of the supervisor
+
+    def step(self, now: float) -> None:
+        if not self._lines and not self._errands:
+            return
+        for index, desk in enumerate(self._desks):
+            if (answer := desk.take()) is not None:
+                self._take(self._errands.pop(index), answer, now)
+        for attempt_id in [attempt_id for attempt_id, line in self._lines.items() if line.is_over]:
+            del self._lines[attempt_id]
+        self._hand_out(now)
+
+    def wake_at(self) -> float:
+        if len(self._errands) == DESKS:
+            return NEVER
+        return min((line.not_before for line in self._waiting()), default=NEVER)
+
+    def close(self) -> None:
+        for desk in self._desks:
+            desk.close()
+
+    def _waiting(self) -> list[_Line]:
+        return [line for line in self._lines.values() if line.asks and not line.is_at_desk]
+
+    def _hand_out(self, now: float) -> None:
+        due = deque(line for line in self._waiting() if now >= line.not_before)
+        for index in range(DESKS):
+            if not due:
+                return
+            if index in self._errands:
+                continue
+            if index == len(self._desks):  # the first job that asks opens them: most workers need none
+                self._desks.append(Desk(f"asks-{index + 1}", self._serve, self._ring))
+            line = due.popleft()
+            line.is_at_desk = True
+            lease = Beat(line.held.job.job_id, line.held.job.attempt, line.held.job.lease_token, self._worker)
+            self._errands[index] = errand = _Errand(line, lease, line.batch())
+            self._desks[index].ask(errand)
+
+    def _take(self, errand: _Errand, answer: _Served | Refusal, now: float) -> None:
+        line = errand.line
+        line.is_at_desk = False
+        attempt_id = line.held.id
+        if isinstance(answer, Refusal):  # not the store's: what goes wrong there is an answer
+            refusals = [_refused(attempt_id, ask.number, answer.error) for ask in errand.asks]
+            answer = _Served(refusals, problems=[repr(answer.error)])
+        for problem in answer.problems:
+            self._events.emit(Problem("serving what a job asked for", problem))
+        for frame in answer.answers:
+            line.asks.popleft()
+            if not line.is_over:
+                line.runner.answer(frame)
+        if answer.away is not None:
+            self._wait(line, answer.away, now)
+        elif answer.answers:
+            line.failures, line.not_before = 0, 0.0
+            self._store_is_there(now)
+        if attempt_id in self._lines:  # to the end: the others' turn comes first
+            del self._lines[attempt_id]
+            if line.asks:
+                self._lines[attempt_id] = line
+
+    def _wait(self, line: _Line, away: StoreUnavailable, now: float) -> None:
+        wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2**line.failures)
+        line.failures = min(line.failures + 1, 20)
+        line.not_before = now + self._spread(wait / 2, wait)
+        if line.failures >= TOLD_AFTER and self._away_since is None:
+            self._away_since = now
+            self._events.emit(StoreFailed("asks", str(away)))
+
+    def _store_is_there(self, now: float) -> None:
+        if self._away_since is not None:
+            self._events.emit(StoreBack("asks", now - self._away_since))
+            self._away_since = None
+
+    # at a desk, in its thread
+
+    def _serve(self, errand: _Errand) -> _Served:
+        if len(errand.asks) > 1:
+            together = self._serve_together(errand)
+            if together is not None:
+                return together
+        served = _Served([])
+        for ask in errand.asks:
+            try:
+                served.answers.append(self._serve_one(errand, ask, served.problems))
+            except StoreUnavailable as away:
+                return _Served(served.answers, away, served.problems)
+        return served
+
+    def _serve_together(self, errand: _Errand) -> _Served | None:
+        """None: something is wrong with one of them, and the others must not suffer."""
+        try:
+            values = self._serving.write_together(errand.lease, [ask.body for ask in errand.asks])
+        except StoreUnavailable as away:
+            return _Served([], away)
+        except LeaseLost as lost:  # of all of them, and once is enough to have it on record
+            return _Served([_refused(errand.line.held.id, ask.number, lost) for ask in errand.asks])
+        except Exception:
+            return None
+        asks = zip(errand.asks, values, strict=True)
+        return _Served([_answered(errand.line.held.id, ask.number, value) for ask, value in asks])
+
+    def _serve_one(self, errand: _Errand, ask: _Ask, problems: list[str]) -> bytes:
+        attempt_id = errand.line.held.id
+        try:
+            value = self._serving.serve(errand.lease, ask.verb, ask.body)
+        except StoreUnavailable as away:
+            if ask.verb not in OF_THE_CACHE:
+                raise
+            return _refused(attempt_id, ask.number, away)
+        except HoldfastError as error:
+            return _refused(attempt_id, ask.number, error)
+        except Exception as error:
+            problems.append(f"{ask.verb}: {type(error).__name__}: {error}")
+            return _refused(attempt_id, ask.number, error)
+        return _answered(attempt_id, ask.number, value)
+
+
+def _answered(attempt_id: str, number: int, value: Any) -> bytes:
+    return frames.encode("answer", id=attempt_id, number=number, value=value)
+
+
+def _refused(attempt_id: str, number: int, error: Exception) -> bytes:
+    return frames.encode("answer", id=attempt_id, number=number, error=error_to_json(error))
+
+
+def _size(ask: _Ask) -> int:
+    records = ask.body.get("records")
+    return len(records) if isinstance(records, list) else 1

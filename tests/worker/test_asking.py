@@ -1,0 +1,315 @@
+"""What jobs ask the worker for while they run: in real runners, on both databases; and its supervisor's part alone."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast import NewJob
+from holdfast.domain.asks import Verb
+from holdfast.domain.errors import InvalidInput, StoreUnavailable
+from holdfast.domain.events import Event, Events, Problem, StoreBack, StoreFailed
+from holdfast.domain.lifecycle import State
+from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.timing import choose
+from holdfast.ports import Store
+from holdfast.runners.frames import Frame
+from holdfast.runners.process import RunnerProcess
+from holdfast.stores.sql_store import SqlStore
+from holdfast.wiring.sql import open_store
+from holdfast.worker.asking import Asking
+from holdfast.worker.leases import Held, LeaseBook
+from holdfast.worker.serving import Caching, Serving
+from tests.chaos.databases import query
+from tests.servers.waiting import wait_until
+from tests.worker.site import Site
+
+TASKS = """
+from concurrent.futures import ThreadPoolExecutor
+from holdfast import InvalidInput, LeaseLost, RetryAfter
+app.source("shop", rate="1000/s", burst=1000, max_concurrent=2)
+app.source("closed", max_concurrent=0)
+
+@app.task
+def collect(ctx: Context):
+    written = ctx.record("coins", "shop", {"title": "penny", "price": 1.25}, strength=1)
+    again = ctx.record("coins", "shop", {"title": "Penny", "price": 1.25})
+    with ctx.source("shop") as shop:
+        values = [shop.cached("k", lambda n=n: {"n": n}) for n in (1, 2)]
+    try:
+        ctx.record("", "shop", {"title": "x"})
+    except InvalidInput as error:
+        wrong = error.field
+    try:
+        ctx.record_many([{"scope": "s", "source": "shop", "data": {"x": "y" * 3_000_000}, "external_id": "big"}] * 2)
+    except InvalidInput as error:
+        too_large = type(error).__name__
+    return [written.kept, again.kept, again.id == written.id, values, wrong, too_large]
+
+@app.task
+async def acollect(ctx: Context):
+    async def get():
+        return 7
+    async with ctx.source("shop") as shop:
+        value = await shop.acached("ak", get)
+    many = await asyncio.gather(*(ctx.arecord("many", "shop", {"title": str(n)}) for n in range(100)))
+    single = await ctx.aupsert_single("best", {"price": value})
+    return [value, len({one.id for one in many}), single.kept]
+
+@app.task
+def at_once(ctx: Context):
+    def write(number):
+        return ctx.record("rush", "shop", {"title": str(number)}, external_id=str(number)).kept
+    begun = time.monotonic()
+    with ThreadPoolExecutor(8) as threads:
+        kept = list(threads.map(write, range(1000)))
+    return [kept.count("created"), round(1000 / (time.monotonic() - begun))]
+
+@app.task
+def throttled(ctx: Context):
+    with ctx.source("shop"):
+        raise RetryAfter("600")
+
+@app.task
+def turned_away(ctx: Context):
+    with ctx.source("closed", max_wait="0.2s"):
+        pass
+
+@app.task
+def nonsense(ctx: Context):
+    send = ctx._asking._asks._link.send
+    for words in (
+        {"t": "ask"},
+        {"t": "ask", "id": [1], "number": 1, "verb": "records", "body": {}},
+        {"t": "ask", "id": "nobody.1", "number": 1, "verb": "records", "body": {}},
+        {"t": "ask", "id": f"{ctx.job.id}.1", "number": -1, "verb": "drop_tables", "body": {}},
+        {"t": "ask", "id": f"{ctx.job.id}.1", "number": -2, "verb": "records", "body": None},
+        {"t": "ask", "id": f"{ctx.job.id}.1", "number": -3, "verb": "records", "body": {"records": 7}},
+        {"t": "ask", "id": f"{ctx.job.id}.1", "number": -4, "verb": "enter", "body": {"source": 3, "number": "x"}},
+        {"t": "ask", "id": f"{ctx.job.id}.1", "number": -5, "verb": "cached", "body": {}},
+    ):
+        import json
+        send(json.dumps(words).encode() + b"\\n")
+    return ctx.upsert_single("sane", {}).kept
+
+@app.task(on_lost_lease="continue", lease="60s")
+def outlived(ctx: Context):
+    if ctx.attempt > 1:
+        return
+    Path("begun").write_text("yes")
+    while not Path("go").exists():
+        time.sleep(0.02)
+    try:
+        ctx.record("coins", "shop", {"title": "of a zombie"})
+    except LeaseLost:
+        Path("lost").write_text("yes")
+
+@app.task
+def last(ctx: Context):
+    Path("last").write_text("yes")
+    while not Path("asked_to_stop").exists():
+        time.sleep(0.02)
+    with ctx.source("shop"):
+        return ctx.record("coins", "shop", {"title": "while draining"}).kept
+"""
+
+
+def test_jobs_of_a_worker_get_what_they_ask_for(site: Site) -> None:
+    site.tasks(TASKS)
+    jobs = {
+        task: site.enqueue(task) for task in ("collect", "acollect", "at_once", "turned_away", "nonsense", "throttled")
+    }
+    site.drain("--processes", "1")
+
+    assert site.job(jobs["collect"]).result == [
+        "created", "existing", True, [{"n": 1}, {"n": 1}], "scope", "TooLarge",
+    ]  # fmt: skip
+    assert site.job(jobs["acollect"]).result == [7, 100, "created"]
+    created, rate = site.job(jobs["at_once"]).result
+    print(f"ctx.record from 8 threads: {rate} a second")
+    assert created == 1000
+    assert site.job(jobs["nonsense"]).result == "created"
+    for task in ("throttled", "turned_away"):
+        job = site.job(jobs[task])
+        assert (job.state, job.failures, job.crashes) == (State.PENDING, 0, 0)
+    sources = {view.name: view for view in site.store.sources()}
+    assert sources["shop"].paused_until is not None
+    assert (sources["shop"].max_concurrent, sources["closed"].max_concurrent) == (2, 0)
+    assert len(site.store.records(scope="rush", limit=500).items) == 500
+
+
+def test_who_lost_its_lease_is_told_and_a_worker_that_stops_still_answers(sqlite_site: Site) -> None:
+    site = sqlite_site
+    site.tasks(TASKS)
+    outlived = site.enqueue("outlived")
+    worker = site.worker("--processes", "2")
+    site.wait_for_file("begun")
+    expire = f"UPDATE holdfast_jobs SET lease_expires_at = '2020-01-01 00:00:00.000000' WHERE id = '{outlived}'"
+    query(site.url, expire)
+    site.wait(lambda: bool(site.store.reap("other", period=0.0).settled), "the lease is taken away")
+    site.tell("go")
+    site.wait_for_file("lost")
+    assert [record.data for record in site.store.records(scope="coins").items] == []
+    assert "record" in {refusal.verb for refusal in site.wait_for_refusals(outlived)}
+
+    last = site.enqueue("last")
+    site.wait_for_file("last")
+    worker.send(signal.SIGTERM)
+    worker.wait_for_log("draining")
+    site.tell("asked_to_stop")
+    assert worker.wait() == 0
+    assert site.job(last).result == "created"
+
+
+# the supervisor's part alone
+
+
+class Ear:
+    """What a runner hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Frame] = []
+
+    def answer(self, frame: bytes) -> None:
+        self.heard.append(json.loads(frame))
+
+
+class Stage:
+    """A real store that can be made to go away, and one claimed job."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        self.away = False
+        self.asked = 0
+        self.events: list[Event] = []
+        self.book = LeaseBook(choose(60.0))
+        self.asking = Asking(
+            Serving(self.store, Caching(self.store)), self.book, "w", Events(self.events.append), lambda: None
+        )
+        self.now = 0.0
+
+    def store(self) -> Store:
+        self.asked += 1
+        if self.away:
+            raise StoreUnavailable("gone fishing")
+        return self._store
+
+    def job(self) -> tuple[Held, Ear]:
+        self._store.enqueue(NewJob(task="x"))
+        [claimed] = self._store.claim("w")
+        held = self.book.add(claimed, TaskInfo("x"), 0.0)
+        ear = Ear()
+        held.runner = cast(RunnerProcess, ear)
+        return held, ear
+
+    def ask(self, held: Held, number: int, verb: str, body: Any) -> None:
+        runner = cast(RunnerProcess, held.runner)
+        self.asking.hear(runner, {"t": "ask", "id": held.id, "number": number, "verb": verb, "body": body})
+
+    def step(self) -> None:
+        self.now += 0.5
+        self.asking.step(self.now)
+
+    def run(self, until: Callable[[], bool], what: str) -> None:
+        def stepped() -> bool:
+            self.step()
+            return until()
+
+        wait_until(stepped, what=what)
+
+
+def record(title: str) -> dict[str, Any]:
+    return {"records": [{"scope": "s", "source": "a", "dedupe_key": title, "data": {"title": title}}]}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    stage = Stage(store)
+    yield stage
+    stage.asking.close()
+    store.close()
+
+
+def test_what_one_job_asks_is_answered_in_its_order_and_records_are_written_together(stage: Stage) -> None:
+    held, ear = stage.job()
+    for number in range(1, 21):
+        stage.ask(held, number, "records", record(str(number)))
+    stage.ask(held, 21, "enter", {"source": "shop", "number": 1})
+    stage.ask(held, 22, "records", record("22"))
+    stage.run(lambda: len(ear.heard) == 22, "everything is answered")
+    assert [frame["number"] for frame in ear.heard] == list(range(1, 23))
+    assert ear.heard[20]["value"] == {"admitted": True, "retry_in": 0.0, "reason": ""}
+    assert stage.asked == 3, "20 records in one transaction"
+
+
+def test_of_records_that_are_written_together_a_wrong_one_is_refused_alone(stage: Stage) -> None:
+    held, ear = stage.job()
+    stage.ask(held, 1, "records", record("1"))
+    stage.ask(held, 2, "records", record("\x00"))
+    stage.ask(held, 3, "records", record("3"))
+    stage.run(lambda: len(ear.heard) == 3, "everything is answered")
+    assert [frame.get("error", {}).get("kind") for frame in ear.heard] == [None, "invalid_input", None]
+
+
+def test_a_store_that_is_away_is_asked_again_but_not_for_the_cache(stage: Stage) -> None:
+    held, ear = stage.job()
+    other, other_ear = stage.job()
+    stage.away = True
+    stage.ask(held, 1, "records", record("1"))
+    stage.ask(held, 2, "leave", {"source": "shop", "number": 1})
+    stage.ask(other, 1, "cached", {"source": "shop", "key": "k"})
+    stage.run(lambda: any(isinstance(event, StoreFailed) for event in stage.events), "the outage is told")
+    assert ear.heard == []
+    assert [frame["error"]["kind"] for frame in other_ear.heard] == ["unavailable"]
+
+    stage.away = False
+    stage.run(lambda: len(ear.heard) == 2, "everything is answered")
+    assert [frame["number"] for frame in ear.heard] == [1, 2]
+    assert [type(event) for event in stage.events] == [StoreFailed, StoreBack]
+
+
+def test_what_an_attempt_asked_that_is_over_is_dropped(stage: Stage) -> None:
+    held, ear = stage.job()
+    stage.away = True
+    stage.ask(held, 1, "records", record("1"))
+    stage.run(lambda: stage.asked > 0, "the store was asked")
+    held.reported = True
+    stage.run(lambda: len(stage.asking) == 0 and stage.asking.wake_at() == float("inf"), "nothing waits any more")
+    stage.away = False
+    stage.ask(held, 2, "records", record("2"))
+    assert [frame["error"]["kind"] for frame in ear.heard] == ["lease_lost"]
+    assert stage._store.records().items == ()
+
+
+def test_jobs_take_turns_at_the_desks(stage: Stage) -> None:
+    jobs = [stage.job() for _ in range(3)]
+    for held, _ear in jobs:
+        for number in range(1, 4):
+            stage.ask(held, number, "cached", {"source": "shop", "key": f"{number}"})
+    stage.run(lambda: all(len(ear.heard) == 3 for _held, ear in jobs), "everybody has answers")
+    for _held, ear in jobs:
+        assert [frame["number"] for frame in ear.heard] == [1, 2, 3]
+
+
+def test_nonsense_is_answered_where_there_is_somebody_to_answer(stage: Stage) -> None:
+    held, ear = stage.job()
+    runner = cast(RunnerProcess, held.runner)
+    stage.asking.hear(runner, {"t": "ask"})
+    stage.asking.hear(runner, {"t": "ask", "id": held.id, "number": "1", "verb": "records", "body": {}})
+    assert [type(event) for event in stage.events] == [Problem, Problem]
+    stage.ask(held, 1, "no such verb", {})
+    stage.ask(held, 2, "records", {"records": [3]})
+    stage.ask(held, 3, "enter", {"source": "shop"})
+    stage.run(lambda: len(ear.heard) == 3, "everything is answered")
+    assert {frame["error"]["kind"] for frame in ear.heard} == {"invalid_input"}
+
+
+def test_what_cannot_be_read_names_its_verb(stage: Stage) -> None:
+    held, _ear = stage.job()
+    lease = held.beat()
+    with pytest.raises(InvalidInput, match=r"^keep_cached: cannot be read"):
+        Serving(stage.store, Caching(stage.store)).serve(lease, Verb.KEEP_CACHED, {})

@@ -52,6 +52,12 @@ def app(served: Served) -> Iterator[App]:
     app.close()
 
 
+def test_a_replay_that_is_asked_for_again_by_its_id_is_the_same_one(app: App) -> None:
+    original, new_id = app.tasks["add"].enqueue(1, 2), str(uuid.uuid4())
+    answers = [app.store.replay(original.id, new_id) for _ in range(2)]
+    assert [(answer.id, answer.created) for answer in answers] == [(new_id, True), (new_id, False)]
+
+
 def test_jobs_are_enqueued_worked_on_and_read(served: Served, app: App) -> None:
     queue = f"queue-{uuid.uuid4().hex[:12]}"
     add, say = app.tasks["add"].using(queue=queue), app.tasks["say"].using(queue=queue)

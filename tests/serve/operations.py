@@ -80,16 +80,24 @@ def body_for(path: str, job: Held) -> dict[str, Any]:
         f"{WORKER}/fail": {**job.lease, "error": error},
         f"{WORKER}/release": job.lease,
         f"{WORKER}/reports": {"worker_id": "w", "reports": [{**job.lease, "outcome": outcome}]},
+        f"{WORKER}/records": {**job.lease, "records": [{"scope": job.stream, "data": {"title": "a"}}]},
+        f"{WORKER}/source/enter": {**job.lease, "source": job.stream, "number": 1},
+        f"{WORKER}/source/leave": {**job.lease, "source": job.stream, "number": 1, "end": "failed", "code": "E"},
+        f"{WORKER}/cache/get": {**job.lease, "source": job.stream, "key": "k"},
+        f"{WORKER}/cache/put": {**job.lease, "source": job.stream, "key": "k", "value": 1, "ttl_seconds": 60},
+        f"{WORKER}/announce": {"worker_id": "w", "sources": [{"name": job.stream, "limits": {"burst": 2}}]},
         "/api/v1/jobs": {"task": "send", "payload": {}, "queue": job.stream},
         "/api/v1/jobs/batch": {"jobs": [{"task": "send", "payload": {}, "queue": job.stream}]},
         "/api/v1/tokens": {"name": "mallory", "scopes": ["admin"]},
         "/api/v1/queues/{name}/limit": {"max_running": 0},
         "/api/v1/sources/{name}": {"enabled": False},
+        "/api/v1/sources/{name}/pause": {"seconds": 60},
     }.get(path, {})
 
 
 def request(client: httpx.Client, operation: Operation, job: Held, headers: Any = None) -> httpx.Response:
     path = operation.path.replace("{job_id}", job.job_id).replace("{name}", job.stream)
+    path = path.replace("{record_id}", job.job_id)
     return client.request(
         operation.method,
         path,

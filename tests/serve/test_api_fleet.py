@@ -186,3 +186,33 @@ def test_refusals_are_seen_by_those_who_see_the_job(served: Served, client: http
     with served.client(token=served.new_token("viewer", queues=("elsewhere",))) as limited:
         assert get(limited, "/refusals") == {"refusals": []}
         assert limited.get(f"{API}/refusals", params={"job": job_id}).status_code == 404
+
+
+def test_a_source_is_seen_changed_paused_and_resumed(served: Served, client: httpx.Client, queue: str) -> None:
+    path = f"/sources/{queue}"
+    assert client.get(f"{API}{path}").status_code == 404
+    assert client.post(f"{API}{path}/resume").status_code == 404
+    limits = {"rate": "5/s", "burst": 3, "breaker_ignores": ["NotFound"], "breaker_counts_permanent": False}
+    changed = client.put(f"{API}{path}", json=limits)
+    assert changed.status_code == 200, changed.text
+    source = get(client, path)
+    assert (source["rate_limit_per_minute"], source["burst"], source["breaker_ignores"]) == (300, 3, ["NotFound"])
+    assert (source["breaker"], source["in_use"], source["waiting"]) == ("closed", 0, 0)
+    paused = client.post(f"{API}{path}/pause", json={"seconds": 600}).json()
+    assert paused["paused_by"] == "operator"
+    assert served.store.source(queue).paused_until is not None
+    assert client.post(f"{API}{path}/resume").json()["paused_until"] is None
+    page = get(client, f"{path}/events", limit=2)
+    assert [event["event"] for event in page["events"]] == ["resumed", "paused"]
+    rest = get(client, f"{path}/events", limit=2, after=page["after"])
+    assert ([event["event"] for event in rest["events"]], rest["after"]) == (["limits_changed"], None)
+
+
+@pytest.mark.parametrize(
+    "body", [{"rate": "fast"}, {"rate": "1/s", "rate_limit_per_minute": 60}, {"breaker_only": "A"}, {"paused_for": 0}]
+)
+def test_a_source_takes_nothing_that_is_wrong(served: Served, client: httpx.Client, queue: str, body: Any) -> None:
+    answer = client.put(f"{API}/sources/{queue}", json=body)
+    assert answer.status_code == 422, answer.text
+    assert client.post(f"{API}/sources/{queue}/pause", json={"seconds": -1}).status_code == 422
+    assert queue not in [found.name for found in served.store.sources()]

@@ -19,6 +19,11 @@ from tests.serve.operations import Held, body_for, held, operations, request, st
 from tests.servers.postgres import PostgresEndpoint
 from tests.servers.waiting import wait_until
 
+# What is done under a lease.
+LEASED = (
+    *("heartbeat", "heartbeats", "complete", "fail", "release", "reports"),
+    *("records", "source/enter", "source/leave", "cache/get", "cache/put"),
+)
 # Hundreds of failures from one address are what most of these tests are made of.
 UNBOUNDED = Limits(failures_per_second=0)
 
@@ -143,7 +148,7 @@ def test_a_lease_is_of_no_use_to_anybody_else(
             token = token.upper()
     thief = Held(job.job_id, job.attempt_id, token, job.stream)
     before = standing(by_hand)
-    for name in ("heartbeat", "heartbeats", "complete", "fail", "release", "reports"):
+    for name in LEASED:
         answer = client.post(f"{WORKER}/{name}", json=body_for(f"{WORKER}/{name}", thief))
         assert answer.status_code == 200, answer.text
         told = answer.json()

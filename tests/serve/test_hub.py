@@ -313,6 +313,23 @@ def test_a_request_that_is_busy_elsewhere_is_that_polls_alone() -> None:
     asyncio.run(asyncio.wait_for(story(), 30))
 
 
+def test_a_line_looks_again_when_a_source_s_token_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not when its interval is over, which is an hour here."""
+    monkeypatch.setattr(lines, "FIRST_WAIT_SECONDS", 3600.0)
+    answers = [Found([], 0.0, again_in=0.02), Found([], 0.0, again_in=0.0), Found([JOB], 0.0)]
+
+    async def story() -> None:
+        async def ask(_wanted: Wanted) -> Found:
+            return answers.pop(0)
+
+        line = Line(ask, lambda _wanted, _jobs: None, 3600.0, 4)
+        poll = Poll(asyncio.get_running_loop().create_future())
+        line.join(Waiter(Wanted("ann", 1, None, None, "credential")), poll)
+        assert (await poll.future).jobs == [JOB]
+
+    asyncio.run(asyncio.wait_for(story(), 30))
+
+
 @pytest.mark.parametrize("served_database", ["postgres"], indirect=True)
 def test_a_claim_whose_answer_the_database_lost_is_given_back(served_database: str, queue: str) -> None:
     """The poll knows nothing of it: it waits on, and is given the job when it has come back."""

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.serve.json_text import parse
+from holdfast.domain.json_text import parse
 from holdfast.serve.limits import Buckets
 
 

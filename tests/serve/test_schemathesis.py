@@ -48,7 +48,8 @@ TAME: dict[str, Any] = {
     "task": "send",
     "queue": "default",
     "lease_token": "forged",
-    **dict.fromkeys(("id", "run_after", "webhook", "source", "traceparent", "version", "unique_key", "stream")),
+    "source": "shop",
+    **dict.fromkeys(("id", "run_after", "webhook", "traceparent", "version", "unique_key", "stream")),
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
 from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.jsonable import new_job_to_json
 from holdfast.domain.lifecycle import State
-from holdfast.domain.records import new_job_to_json
 from holdfast.remote.line import Line
 
 JOBS = "/api/v1/jobs"

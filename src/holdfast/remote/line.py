@@ -103,7 +103,7 @@ class Line:
             method,
             path,
             content=content,
-            params=dict(parameters),
+            params=dict(parameters) or None,  # an empty dict would take away the query that is in the path
             headers={"Authorization": self._secret.header(), **({} if content is None else _JSON)},
             timeout=httpx.Timeout(seconds),
             extensions={"trace": self._trace},

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from holdfast.domain.answers import Operated, OperatorAnswer
 from holdfast.domain.artifacts import Artifact
 from holdfast.domain.errors import InvalidInput, NotFound
 from holdfast.domain.job import Attempt, AuditEvent, Enqueued, Job
+from holdfast.domain.jsonable import from_json, to_json
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
-from holdfast.domain.names import check_id, check_integer, check_moment, check_name
-from holdfast.domain.records import from_json, to_json
-from holdfast.domain.views import Page, QueueView, Refusal, SourceView, Stuck, WorkerView
+from holdfast.domain.names import check_id, check_integer, check_name
+from holdfast.domain.record import Record, check_key
+from holdfast.domain.sources import check_limits
+from holdfast.domain.views import Page, QueueView, Refusal, SourceEvent, SourceView, Stuck, WorkerView
 from holdfast.remote.line import Line
 from holdfast.remote.refusals import WrongState
 
@@ -24,7 +26,7 @@ API = "/api/v1"
 PAGE = 1_000
 MOST_LINES = 10_000
 
-Record = TypeVar("Record")
+Thing = TypeVar("Thing")
 
 # Of a job in a summary: whoever wants these asks for the job.
 _LEFT_OUT: dict[str, Any] = {
@@ -93,6 +95,20 @@ class Reading:
     def sources(self) -> list[SourceView]:
         return _all(SourceView, self._line.get(f"{API}/sources")["sources"])
 
+    def source(self, name: str) -> SourceView:
+        if name.endswith("/events"):  # its path is that of another source's events
+            found = [source for source in self.sources() if source.name == name]
+            if not found:
+                raise NotFound(f"there is no source {name}")
+            return found[0]
+        return from_json(SourceView, self._line.get(_source(name)))
+
+    def source_events(self, source: str | None = None, limit: int = 50, after: str | None = None) -> Page[SourceEvent]:
+        if source is None:
+            raise InvalidInput("source", "must be named: over HTTP the events of one source are listed")
+        found = self._line.get(f"{_source(source)}/events", limit=limit, after=after)
+        return Page(tuple(_all(SourceEvent, found["events"])), found["after"])
+
     def workers(self) -> list[WorkerView]:
         return _all(WorkerView, self._line.get(f"{API}/workers")["workers"])
 
@@ -106,7 +122,31 @@ class Reading:
     def announced(self, name: str) -> TaskInfo | None:
         return next((task for task in self.announced_tasks() if task.name == name), None)
 
+    def records(
+        self,
+        *,
+        scope: str | None = None,
+        source: str | None = None,
+        job_id: str | None = None,
+        dedupe_key: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Record]:
+        if source == "":
+            raise InvalidInput("source", "an empty one cannot be asked for over HTTP; ask for dedupe_key='single'")
+        named = _record_filters(scope, source, dedupe_key)
+        found = self._line.get(f"{API}/records", **named, job_id=job_id, limit=limit, after=after)
+        return Page(tuple(_all(Record, found["records"])), found["after"])
+
+    def record(self, record_id: str) -> Record:
+        return from_json(Record, self._line.get(f"{API}/records/{check_id(record_id, 'record_id')}"))
+
     # verbs
+
+    def delete_records(self, scope: str, source: str | None = None, dedupe_key: str | None = None) -> int:
+        check_name(scope, "scope")
+        named = urlencode(_record_filters(scope, source, dedupe_key))
+        return int(self._line.delete(f"{API}/records?{named}")["deleted"])
 
     def cancel(self, job_ids: Sequence[str]) -> list[OperatorAnswer]:
         return self._operate_all(job_ids, "cancel")
@@ -119,6 +159,14 @@ class Reading:
         answer = self._line.post(f"{_job(job_id)}/replay{wanted}", once=new_id is None)
         return Enqueued(answer["id"], answer["created"], State(answer["state"]))
 
+    def replays(self, job_id: str) -> list[Job]:
+        found = _or_nothing(lambda: self._line.get(f"{_job(job_id)}/replays")["replays"])
+        jobs = []
+        for replay in found:
+            with suppress(NotFound):  # pruned meanwhile
+                jobs.append(self.job(replay["id"]))
+        return jobs
+
     def pause_queue(self, name: str) -> None:
         self._line.post(f"{_queue(name)}/pause")
 
@@ -129,10 +177,10 @@ class Reading:
         self._line.put(f"{_queue(name)}/limit", {"max_running": max_running})
 
     def set_source(self, name: str, **limits: Any) -> SourceView:
-        for field, value in limits.items():
-            if isinstance(value, datetime):
-                check_moment(value, field)
-        return from_json(SourceView, self._line.put(f"{API}/sources/{_quoted(name)}", to_json(limits)))
+        return from_json(SourceView, self._line.put(_source(name), to_json(check_limits(limits))))
+
+    def resume_source(self, name: str) -> SourceView:
+        return from_json(SourceView, self._line.post(f"{_source(name)}/resume"))
 
     def run_schedule_now(self, name: str) -> Enqueued:
         answer = self._line.post(f"{API}/schedules/{_quoted(name)}/run", once=True)
@@ -177,7 +225,19 @@ def _or_nothing(ask: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]
         return []
 
 
-def _all(kind: type[Record], values: Sequence[dict[str, Any]]) -> list[Record]:
+def _record_filters(scope: str | None, source: str | None, dedupe_key: str | None) -> dict[str, str]:
+    """Those that are named."""
+    named = {"scope": scope, "source": source, "dedupe_key": dedupe_key}
+    given = {name: value for name, value in named.items() if value is not None}
+    for name, value in given.items():
+        if name == "dedupe_key":
+            check_key(value)
+        elif (name, value) != ("source", ""):  # that of the records of `upsert_single`
+            check_name(value, name)
+    return given
+
+
+def _all(kind: type[Thing], values: Sequence[dict[str, Any]]) -> list[Thing]:
     return [from_json(kind, value) for value in values]
 
 
@@ -187,6 +247,10 @@ def _job(job_id: str) -> str:
 
 def _queue(name: str) -> str:
     return f"{API}/queues/{_quoted(name)}"
+
+
+def _source(name: str) -> str:
+    return f"{API}/sources/{_quoted(name)}"
 
 
 def _quoted(name: str) -> str:

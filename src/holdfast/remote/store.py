@@ -11,17 +11,18 @@ from typing import Any
 
 from holdfast.domain.answers import Brought, Reaped
 from holdfast.domain.errors import ConfigurationError
-from holdfast.domain.job import Claimed, Enqueued, NewJob
+from holdfast.domain.job import Claimed, ClaimedJobs, Enqueued, NewJob
 from holdfast.domain.schedule import Fired
 from holdfast.remote.claims import MOST_AT_ONCE, Claims
 from holdfast.remote.enqueueing import Enqueueing
+from holdfast.remote.governing import Governing
 from holdfast.remote.leases import OF_THIS_PROCESS
 from holdfast.remote.line import Line
 from holdfast.remote.reading import Reading
 from holdfast.remote.work import WORKER, Work
 
 
-class RemoteStore(Enqueueing, Work, Reading):
+class RemoteStore(Enqueueing, Work, Governing, Reading):
     """`open_line` opens a way with so many connections; claims wait on one of their own."""
 
     def __init__(
@@ -38,6 +39,7 @@ class RemoteStore(Enqueueing, Work, Reading):
         self._claims = Claims(lambda: open_line(1), self._line, claim_seconds, self._leases)
         self._not_our_tasks: set[str] = set()
         self._not_our_schedules: set[str] = set()
+        self._may_not_declare = False
 
     @property
     def place(self) -> str:
@@ -58,15 +60,16 @@ class RemoteStore(Enqueueing, Work, Reading):
         *,
         credential: str = "",  # noqa: ARG002 - the control plane knows whose token this is
         request_id: str | None = None,
-    ) -> list[Claimed]:
-        """More than one answer holds is asked for in several questions, each with an id of its own."""
+    ) -> ClaimedJobs:
+        """More than one answer holds is asked for in several questions, each with an id of its own. When a limited
+        source lets in more is the control plane's to know: whoever waits there is answered then."""
         jobs = self._claims.claim(worker, limit, queues, tasks, request_id).jobs
         while MOST_AT_ONCE <= len(jobs) < limit and request_id is None:
             more = self._claims.claim(worker, limit - len(jobs), queues, tasks).jobs
             jobs += more
             if len(more) < MOST_AT_ONCE:
                 break
-        return jobs
+        return ClaimedJobs(jobs)
 
     def claim_within(
         self,

@@ -11,10 +11,10 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from holdfast.domain.answers import Beat, Beaten, Settled
+from holdfast.domain.jsonable import to_json
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Report
-from holdfast.domain.records import to_json
 from holdfast.domain.schedule import Declaration, ScheduleFailure
 from holdfast.domain.views import WorkerRow
 from holdfast.domain.wire import attempt_id, beat_to_json, beaten_from_json, report_to_json, settled_from_json

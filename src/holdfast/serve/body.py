@@ -20,13 +20,13 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.json_text import parse
 from holdfast.serve.auth import Allowed
-from holdfast.serve.json_text import parse
 from holdfast.serve.options import Limits
 from holdfast.serve.problems import Refused
 
-# Paths whose body is a list of things.
-BATCHES = ("/batch", "/heartbeats", "/reports", "/logs", "/announce")
+# Paths whose body is a list of things, or holds one that may be large by itself.
+BATCHES = ("/batch", "/heartbeats", "/reports", "/records", "/logs", "/announce", "/cache/put")
 _CLOSE = {"Connection": "close"}
 _THROWN_AWAY = 4  # times the limit
 _PARSED_AT_ONCE = 64 * 1024

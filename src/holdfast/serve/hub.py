@@ -140,7 +140,7 @@ class Hub:
                 credential=wanted.credential,
                 request_id=wanted.request_id,
             )
-            return Found(jobs, asked_at)
+            return Found(jobs, asked_at, jobs.again_in)
 
         try:
             return await self._claims.call(claim)

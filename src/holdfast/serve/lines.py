@@ -2,8 +2,9 @@
 
 While nothing is due for one of them nothing is due for any, so the store is asked on behalf of the first only. As long
 as that finds jobs it goes on, a few claims side by side; as soon as it comes back empty the whole line rests until
-something rings, or a poll interval that grows is over. Whoever joins a resting line waits with it: at most ten
-questions a second are asked for a line in which nothing is found, however many join it.
+something rings, a poll interval that grows is over, or a source's token is there for which work waits. Whoever joins a
+resting line waits with it: at most ten questions a second are asked for a line in which nothing is found and that waits
+for no token, however many join it.
 
 A question that hangs holds up nobody but the one it is asked for: after a second the next is asked beside it, and who
 is due and still has to stand behind it is told to ask again. What it brings when nobody waits for it any more is
@@ -28,6 +29,7 @@ from holdfast.serve.waiters import Found, Poll, Waiter, Wanted
 __all__ = ["Found", "Line", "Poll", "Waiter", "Wanted"]
 
 FIRST_WAIT_SECONDS = 0.1
+SHORTEST_WAIT_SECONDS = 0.01
 SLOW_SECONDS = 1.0
 
 
@@ -54,6 +56,7 @@ class Line:
         self._emptied_at: float | None = None
         self._trouble: Exception | None = None
         self._wait = 0.0
+        self._again_in: float | None = None  # as of the last answer: a limited source lets something in then
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -140,6 +143,7 @@ class Line:
             self._asked(waiter)
             self._failed_alone(waiter, busy(str(error)))
         except (StoreUnavailable, Refused) as error:
+            self._again_in = None
             if self._asked(waiter):
                 self._came_back_empty(began, error)
             else:  # others were asked for meanwhile: what they heard counts for the line
@@ -174,6 +178,7 @@ class Line:
         return False
 
     def _heard(self, waiter: Waiter, found: Found, began: int) -> None:
+        self._again_in = found.again_in
         if not found.jobs:
             self._came_back_empty(began, None)
             return
@@ -243,7 +248,10 @@ class Line:
         news = any(not poll.looked_for for waiter in self._waiters for poll in waiter.polls)
         grown = min(self._longest_wait, self._wait * 1.5 if self._wait else FIRST_WAIT_SECONDS)
         self._wait = min(FIRST_WAIT_SECONDS, self._longest_wait) if news else grown
-        self._look_at(time.monotonic() + self._wait * random.uniform(0.75, 1.0))
+        wait = self._wait * random.uniform(0.75, 1.0)
+        if self._again_in is not None:
+            wait = min(wait, max(SHORTEST_WAIT_SECONDS, self._again_in))
+        self._look_at(time.monotonic() + wait)
 
     def _look_at(self, when: float) -> None:
         if self._timer is not None and self._timer_at <= when:

@@ -23,10 +23,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a claim brought; `asked_at` is when its transaction began."""
+    """What a claim brought; `asked_at` is when its transaction began, `again_in` as `ClaimedJobs` has it."""
 
     jobs: list[Claimed]
     asked_at: float
+    again_in: float | None = None
 
 
 @dataclass(eq=False, slots=True)

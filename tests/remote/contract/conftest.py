@@ -8,13 +8,17 @@ operators do it; so are the test's own looks at tables.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from holdfast.domain.job import Claimed
+from holdfast.domain.answers import Beat
+from holdfast.domain.job import Claimed, NewJob
+from holdfast.domain.record import NewRecord, Written
+from holdfast.domain.sources import Cached
 from holdfast.domain.tokens import Issued, NewToken, Scope
 from holdfast.maintenance.verify import verify
 from holdfast.remote.store import RemoteStore
@@ -34,6 +38,7 @@ OVER_HTTP = frozenset(
     (
         "announce",
         "announce_schedules",
+        "announce_sources",
         "announced",
         "announced_tasks",
         "append_logs",
@@ -41,28 +46,39 @@ OVER_HTTP = frozenset(
         "attempts",
         "cancel",
         "claim",
+        "delete_records",
         "enqueue",
         "enqueue_many",
+        "enter_source",
         "events",
         "heartbeat",
         "job",
         "jobs",
         "keep_schedules",
         "keep_worker",
+        "leave_source",
         "limit_queue",
         "logs",
         "pause_queue",
         "queues",
+        "record",
+        "records",
         "refusals",
+        "replays",
         "requeue",
         "resume_queue",
+        "resume_source",
         "set_source",
         "settle",
+        "source",
+        "source_events",
         "sources",
         "stuck",
         "workers",
     )
 )
+
+WITHOUT_THE_LEASE = "test_who_does_not_hold_the_lease_writes_nothing_and_that_is_on_record"
 
 # What a test of these names is about cannot be had over HTTP, or is another's there.
 NOT_OVER_HTTP = {
@@ -79,6 +95,17 @@ NOT_OVER_HTTP = {
     "test_a_worker_is_seen_as_it_described_itself": "what a worker adds in `detail` is not shown to clients",
     "test_what_cannot_be_stored_is_named_and_nothing_is": "the body names its fields: tests/serve",
     "test_a_row_that_cannot_be_stored_is_named": "the body names its fields: tests/serve",
+    "test_a_job_whose_source_has_no_row_leaves_no_trace": "over HTTP the events of one source are listed",
+    "test_events_come_page_by_page": "over HTTP the events of one source are listed",
+    "test_a_claim_says_when_a_token_will_be_there": "when to ask again is the control plane's to know",
+    "test_a_claim_says_when_a_pause_is_over": "when to ask again is the control plane's to know",
+    "test_a_claim_says_nothing_where_time_alone_changes_nothing": "when to ask again is the control plane's to know",
+    "test_a_claim_that_is_asked_for_again_says_it_too": "when to ask again is the control plane's to know",
+    "test_a_list_can_be_narrowed": "an empty source counts as left out in a query",
+    "test_a_wrong_question_is_refused_by_name": "a query names its parameters: tests/serve",
+    "test_who_holds_the_lease_writes_and_is_on_record_with_it": "a request names its attempt",
+    f"{WITHOUT_THE_LEASE}[sqlite-another credential]": "the control plane knows whose token it is: tests/serve",
+    f"{WITHOUT_THE_LEASE}[sqlite-unknown]": "what was refused is told of a job that is there: tests/serve",
 }
 
 
@@ -106,7 +133,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_left_out(item: pytest.Item) -> bool:
     elsewhere = hasattr(item, "callspec") and item.callspec.params.get("database_url") == "postgres"
-    return elsewhere or item.name.partition("[")[0] in NOT_OVER_HTTP
+    return elsewhere or item.name in NOT_OVER_HTTP or item.name.partition("[")[0] in NOT_OVER_HTTP
 
 
 POINTED = "sqlite:///:memory:"  # the URL of the control plane of this suite; nobody opens it
@@ -132,6 +159,23 @@ class OverHttp:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._remote if name in OVER_HTTP else self._sql, name)
+
+    def write_records(self, new: Sequence[NewRecord], lease: Beat | None = None) -> list[Written]:
+        """Without a lease it is the database's alone."""
+        return (self._sql if lease is None else self._remote).write_records(new, lease)
+
+    def cached(self, source: str, key: str) -> Cached | None:
+        return self._remote.cached(source, key, self._lease)
+
+    def keep_cached(self, source: str, key: str, value: Any, ttl_seconds: float) -> None:
+        self._remote.keep_cached(source, key, value, ttl_seconds, self._lease)
+
+    @cached_property
+    def _lease(self) -> Beat:
+        """Of a job that is there so that somebody may use the cache."""
+        job = self.claim_job("cache", self._sql.enqueue(NewJob(task="cache", queue="cache")).id)
+        assert job is not None
+        return Beat(job.job_id, job.attempt, job.lease_token, "cache")
 
     def claim_job(self, worker: str, job_id: str, **timing: float) -> Claimed | None:
         return self._sql.claim_job(worker, job_id, credential=self._credential, **timing)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.domain.lifecycle import State
+from holdfast.domain.sources import Breaker
 from holdfast.domain.views import Stuck
 from holdfast.serve.api.job_views import JobSummaryView
 from holdfast.serve.api.values import Moment, View
@@ -42,10 +43,36 @@ class SourceView(View):
     last_success_at: Moment | None
     last_failure_at: Moment | None
     paused_until: Moment | None
+    paused_by: Annotated[str | None, Field(description="breaker, operator or retry_after")]
+    breaker: Breaker
+    breaker_threshold: int
+    breaker_pause_seconds: float
+    breaker_only: Annotated[list[str] | None, Field(description="only these error codes count; null: all")]
+    breaker_ignores: list[str]
+    breaker_counts_permanent: bool
+    level: Annotated[float | None, Field(description="tokens in its bucket now; null: no rate limit")]
+    in_use: Annotated[int, Field(description="jobs that run under it or are inside it")]
+    waiting: Annotated[int, Field(description="jobs that are due and wait for it")]
+    waiting_at_least: Annotated[bool, Field(description="there are more than `waiting`")]
 
 
 class SourcesView(View):
     sources: list[SourceView]
+
+
+class SourceEventView(View):
+    """A breaker that moved, or limits that were changed: what is new, and under `before` what it was."""
+
+    id: str
+    source: str
+    at: Moment
+    event: str
+    detail: dict[str, Any] | None
+
+
+class SourceEventsView(View):
+    events: list[SourceEventView]
+    after: Annotated[str | None, Field(description="for the next page; null: there is none")]
 
 
 class WorkerView(View):

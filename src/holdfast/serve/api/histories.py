@@ -1,4 +1,4 @@
-"""What became of a job: its events and attempts, what it said, the files it saved."""
+"""What became of a job: its events and attempts, what it said, the files it saved, its replays."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from holdfast.serve.api.job_views import (
     EventsView,
     EventView,
     LinesView,
+    ReplaysView,
+    ReplayView,
 )
 from holdfast.serve.api.parameters import AskingRoute
 from holdfast.serve.api.values import JobIdPath, answer
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems
+from holdfast.tasks.comparing import compare_jobs, root_of
 
 MOST_EVENTS = 1_000
 MOST_LINES = 1_000
@@ -93,6 +96,22 @@ async def list_artifacts(plane: PlaneDep, identity: Reader, job_id: JobIdPath) -
 
     def read(store: Store) -> Response:
         return answer(ArtifactsView.of(store.artifacts(check_job(store, identity, job_id))))
+
+    return await plane.reads.call(read)
+
+
+@router.get("/replays", response_model=ReplaysView)
+async def list_replays(plane: PlaneDep, identity: Reader, job_id: JobIdPath) -> Response:
+    """The jobs that ran its spec again, the oldest first and the latest hundred, and whether they came to the same.
+
+    What is in files is compared by media type and SHA-256; `equal` is null where that, or the state, does not tell."""
+
+    def read(store: Store) -> Response:
+        job = store.job(check_job(store, identity, job_id))
+        replays = [replay for replay in store.replays(job.id) if identity.may_use(replay.queue)]
+        compared = [ReplayView.of(replay, compare_jobs(store, job, replay)) for replay in replays]
+        root = root_of(store, job, lambda parent: identity.may_use(parent.queue))
+        return answer(ReplaysView(replay_of=job.replay_of, root=root, replays=compared))
 
     return await plane.reads.call(read)
 

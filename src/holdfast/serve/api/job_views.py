@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from holdfast.domain.artifacts import Artifact
-from holdfast.domain.job import AuditEvent, Enqueued
+from holdfast.domain.comparison import Comparison
+from holdfast.domain.job import AuditEvent, Enqueued, Job
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.views import Listed
@@ -178,3 +179,31 @@ class ArtifactsView(View):
     @classmethod
     def of(cls, saved: list[Artifact]) -> ArtifactsView:
         return cls(artifacts=[ArtifactView.model_validate(artifact) for artifact in saved])
+
+
+class ReplayView(View):
+    id: str
+    state: State
+    created_at: Moment
+    finished_at: Moment | None
+    equal: Annotated[bool | None, Field(description="to the original; null: not known, or not yet")]
+    differences: list[str]
+    more: Annotated[int, Field(description="differences beyond those")]
+
+    @classmethod
+    def of(cls, replay: Job, found: Comparison) -> ReplayView:
+        return cls(
+            id=replay.id,
+            state=replay.state,
+            created_at=replay.created_at,
+            finished_at=replay.finished_at,
+            equal=found.equal,
+            differences=list(found.differences),
+            more=found.more,
+        )
+
+
+class ReplaysView(View):
+    replay_of: Annotated[str | None, Field(description="the job that this one is itself a replay of")]
+    root: Annotated[str | None, Field(description="the first of that chain")]
+    replays: list[ReplayView]

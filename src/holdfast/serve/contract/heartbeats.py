@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse
 
 from holdfast.domain import wire
 from holdfast.domain.answers import Beat, Beaten, Status
+from holdfast.domain.jsonable import iso
 from holdfast.domain.names import check_id, check_name
-from holdfast.domain.records import iso
 from holdfast.serve.auth import Identity
 from holdfast.serve.body import StrictRoute
 from holdfast.serve.contract.caller import Caller

@@ -163,6 +163,7 @@ class FailRequest(Lease):
 class ReleaseRequest(Lease):
     worker_id: Name
     delay_seconds: Seconds | None = Field(None, description="With a delay the job is snoozed.")
+    throttled: bool = Field(False, description="The job's own source asked for that delay: it is paused for as long.")
 
 
 class Answer(Body):
@@ -208,6 +209,7 @@ class SnoozedBody(Body):
     kind: Literal["snoozed"]
     delay_seconds: Seconds
     reason: str = "snoozed"
+    throttled: bool = False
 
 
 class CancelledBody(Body):

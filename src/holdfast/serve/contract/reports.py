@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from holdfast.domain import wire
 from holdfast.domain.answers import Settled, Status
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import check_id, check_name
 from holdfast.domain.outcome import Failed, JobError, Outcome, Released, Report, Snoozed, Succeeded
@@ -54,8 +55,13 @@ async def fail(body: FailRequest, plane: PlaneDep, caller: Caller) -> JSONRespon
 
 @router.post("/release", response_model=Answer)
 async def release(body: ReleaseRequest, plane: PlaneDep, caller: Caller) -> JSONResponse:
-    """Give the job back, without charge; with `delay_seconds`, for later."""
-    outcome = Snoozed(body.delay_seconds) if body.delay_seconds else Released()
+    """Give the job back, without charge; with `delay_seconds`, for later. `throttled`: the source that the job was
+    enqueued with asked for that delay (Retry-After), and is paused for as long."""
+    if body.throttled and not body.delay_seconds:
+        raise InvalidInput(
+            "delay_seconds", "must be more than 0 with `throttled`: the seconds that the source asked for"
+        )
+    outcome = Snoozed(body.delay_seconds, throttled=body.throttled) if body.delay_seconds else Released()
     settled = await _settle(plane, body, body.worker_id, outcome, caller)
     return JSONResponse(without_status(wire.settled_to_json(settled)))
 

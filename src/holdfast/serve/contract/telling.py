@@ -1,4 +1,4 @@
-"""What a remote worker tells besides: log lines, its tasks and schedules, its row; and which store this is."""
+"""What a remote worker tells besides: log lines, its tasks, schedules and sources, its row; and which store this is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id, check_name
 from holdfast.domain.schedule import Declaration, ScheduleFailure
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.views import WorkerRow
 from holdfast.ports import Store
 from holdfast.serve.body import StrictRoute
@@ -32,7 +33,7 @@ from holdfast.serve.contract.telling_models import (
     TaskBody,
     WorkerBody,
 )
-from holdfast.serve.contract.telling_rights import may_announce, own_schedules
+from holdfast.serve.contract.telling_rights import may_announce, may_declare, own_schedules
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import Refused
 
@@ -71,16 +72,20 @@ async def logs(body: LogsRequest, plane: PlaneDep, caller: Caller, request: Requ
 
 @router.post("/announce", response_model=AnnounceAnswer)
 async def announce(body: AnnounceRequest, plane: PlaneDep, caller: Caller) -> JSONResponse:
-    """The tasks that a worker can run, and the schedules that its code declares. A token that is limited to queues
-    speaks of those of its queues only; else it is 403, and nothing is stored."""
+    """The tasks that a worker can run, and the schedules and the limits of sources that its code declares. A token that
+    is limited to queues speaks of tasks and schedules of its queues only; else it is 403, and nothing is stored."""
     check_name(body.worker_id, "worker_id")
     tasks = [_task(number, task) for number, task in enumerate(body.tasks)]
     declared = [_declaration(item) for item in body.schedules or ()]
     kept = [_declaration(item) for item in body.kept]
+    sources = [SourceDeclaration(item.name, item.limits) for item in body.sources]
 
     def tell(store: Store) -> tuple[ScheduleFailure, ...]:
+        may_declare(sources, caller)
         may_announce(store, tasks, caller)
         own, own_kept = (own_schedules(store, given, tasks, caller) for given in (declared, kept))
+        if sources:  # first: only here the store may still find a limit that cannot be
+            store.announce_sources(sources)
         if tasks:
             store.announce(tasks)
         if own_kept:

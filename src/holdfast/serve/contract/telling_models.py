@@ -76,6 +76,11 @@ class TaskBody(Body):
     defaults: dict[str, Any] = Field(default_factory=dict)
 
 
+class SourceBody(Body):
+    name: Name
+    limits: dict[str, Any] = Field(default_factory=dict, description="As `PUT /api/v1/sources/{name}` takes them.")
+
+
 class AnnounceRequest(Body):
     worker_id: Name
     tasks: list[TaskBody] = Field(default_factory=list, max_length=10_000)
@@ -84,6 +89,9 @@ class AnnounceRequest(Body):
     )
     kept: list[dict[str, Any]] = Field(
         default_factory=list, max_length=10_000, description="Schedules declared before, and still."
+    )
+    sources: list[SourceBody] = Field(
+        default_factory=list, max_length=1_000, description="Sources and the limits that the code declares for them."
     )
 
 

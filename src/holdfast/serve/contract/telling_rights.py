@@ -2,6 +2,7 @@
 
 What is announced of a task decides where everybody's jobs of that task go, and a schedule makes jobs by itself. So
 whoever is limited to queues speaks of tasks and schedules of these queues alone, and takes none away from another.
+The limits of a source are for all queues at once: whoever is limited to some does not set them.
 Who comes first may have a name: whoever is not limited can always announce it as it should be.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from holdfast.domain.job import DEFAULT_QUEUE
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.schedule import Declaration
+from holdfast.domain.sources import SourceDeclaration
 from holdfast.ports import Store
 from holdfast.serve.auth import Identity
 from holdfast.serve.problems import Refused
@@ -32,6 +34,15 @@ def may_announce(store: Store, tasks: Sequence[TaskInfo], caller: Identity) -> N
         caller.check_queues([_queue_of(task)])
         if task.name in known and not caller.may_use(_queue_of(known[task.name])):
             raise _refused(f"task {task.name!r} is announced for a queue that this token may not use")
+
+
+def may_declare(sources: Sequence[SourceDeclaration], caller: Identity) -> None:
+    """403 unless it is limited to no queues: a source is shared by jobs of all of them."""
+    if caller.queues is not None and sources:
+        names = ", ".join(repr(source.name) for source in sources[:5])
+        raise _refused(
+            f"sources ({names}) are for all queues, and this token is limited to some; it may not set limits"
+        )
 
 
 def own_schedules(

@@ -1,0 +1,3 @@
+"""The tests of `tests/contract/test_breaker.py` over HTTP."""
+
+from tests.contract.test_breaker import *  # noqa: F403

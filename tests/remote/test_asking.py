@@ -1,0 +1,57 @@
+"""What jobs ask for while they run, by a worker that knows no database: the control plane does it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.domain.lifecycle import State
+from tests.remote.fleet import Fleet
+from tests.serve.grounds import Served, serving
+
+TASKS = """
+    from holdfast import InvalidInput, RetryAfter
+    app.source("shop", rate="600/m", burst=10, max_concurrent=2)
+
+    @app.task
+    def collect(ctx: Context):
+        with ctx.source("shop") as shop:
+            values = [shop.cached("k", lambda n=n: {"n": n}) for n in (1, 2)]
+        kept = [ctx.record("coins", "shop", {"title": "Penny"}).kept for _ in range(2)]
+        try:
+            ctx.record("coins", "shop", {"price": -1})
+        except InvalidInput as error:
+            return [values, kept, ctx.upsert_single("best", 1).kept, error.field]
+
+    @app.task
+    async def acollect(ctx: Context):
+        async with ctx.source("shop"):
+            return (await ctx.arecord("coins", "shop", {}, external_id="7")).dedupe_key
+
+    @app.task
+    def throttled(ctx: Context):
+        with ctx.source("shop"):
+            raise RetryAfter(600)
+"""
+
+
+@pytest.fixture
+def plane(sqlite_fleet: Fleet) -> Iterator[Served]:
+    with serving(sqlite_fleet.url, duties=True) as served:
+        yield served
+
+
+def test_jobs_of_a_worker_over_http_get_what_they_ask_for(sqlite_fleet: Fleet, plane: Served) -> None:
+    fleet = sqlite_fleet
+    fleet.tasks(TASKS)
+    collect, acollect, throttled = (fleet.enqueue(task) for task in ("collect", "acollect", "throttled"))
+
+    worker = fleet.remote_worker(plane.url, "--drain", "--processes", "1")
+    assert worker.wait() == 0
+
+    assert fleet.job(collect).result == [[{"n": 1}, {"n": 1}], ["created", "existing"], "created", "price"]
+    assert fleet.job(acollect).result == "ext_7"
+    assert (fleet.job(throttled).state, fleet.job(throttled).failures) == (State.PENDING, 0)
+    [shop] = fleet.store.sources()
+    assert (shop.rate_limit_per_minute, shop.max_concurrent) == (600, 2), "as the code declares it"
+    assert shop.paused_until is not None
+    assert {record.job_id for record in fleet.store.records().items} == {collect, acollect}

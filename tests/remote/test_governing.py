@@ -1,0 +1,162 @@
+"""What a running job wants, over HTTP: records, sources and the cache, under its lease; and a worker whose jobs do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.domain.answers import Beat
+from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost
+from holdfast.domain.lifecycle import State
+from holdfast.domain.outcome import Released, Report
+from holdfast.domain.record import Kept, NewRecord
+from holdfast.domain.sources import Cached, End, Entry, Leaving, SourceDeclaration
+from holdfast.remote.refusals import NotAllowed
+from holdfast.remote.store import RemoteStore
+from holdfast.wiring.http import open_control_plane
+from tests.chaos.proxy import ForgetfulProxy
+from tests.remote.fleet import Fleet
+from tests.serve.grounds import Served, serving
+
+on_sqlite = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
+
+COIN = NewRecord(scope="coins", source="shop", dedupe_key="ext_1", data={"title": "Dime"}, external_id="1")
+
+
+@pytest.fixture
+def way(served: Served) -> Iterator[ForgetfulProxy]:
+    with ForgetfulProxy(served.url) as way:
+        yield way
+
+
+@pytest.fixture
+def remote(served: Served, way: ForgetfulProxy) -> Iterator[RemoteStore]:
+    remote = open_control_plane(way.url, served.new_token("worker"))
+    yield remote
+    remote.close()
+
+
+def claim(served: Served, remote: RemoteStore, queue: str) -> Beat:
+    """The lease of a job, shown by a worker of a name that no store holds."""
+    served.enqueue(queue)
+    [job] = remote.claim("ann", 1, [queue])
+    return Beat(job.job_id, job.attempt, job.lease_token, "ann\nann")
+
+
+@on_sqlite
+def test_whatever_answer_is_lost_nothing_is_done_twice(
+    served: Served, way: ForgetfulProxy, remote: RemoteStore
+) -> None:
+    served.store.set_source("shop", max_concurrent=1, rate_limit_per_minute=1)
+    lease = claim(served, remote, "lost-answers")
+
+    way.lose_answer_to(b"/source/enter")
+    assert remote.enter_source(lease, Entry("shop", 1)).admitted, "there is one place and one token: it has both"
+    waits = remote.enter_source(lease, Entry("shop", 2))
+    assert (waits.admitted, waits.retry_in > 0) == (False, True)
+
+    way.lose_answer_to(b"/source/leave")
+    remote.leave_source(lease, Leaving("shop", 1, End.FAILED, "HTTP\ud800 500"))
+    assert served.store.source("shop").failure_streak == 1
+
+    way.lose_answer_to(b"/records")
+    [written] = remote.write_records([COIN], lease)
+    assert (written.dedupe_key, written.kept) == ("ext_1", Kept.EXISTING), "it was written, by the request before"
+    assert served.store.record(written.id).attempt == lease.attempt
+
+    way.lose_answer_to(b"/cache/put")
+    remote.keep_cached("shop", "k", {"price": 1}, 60.0, lease)
+    assert remote.cached("shop", "k", lease) == Cached({"price": 1})
+    assert remote.cached("shop", "other", lease) is None
+    assert way.lost == 4
+
+
+@on_sqlite
+def test_a_lost_lease_is_raised_by_each_of_them(served: Served, remote: RemoteStore) -> None:
+    lease = claim(served, remote, "lost-leases")
+    remote.settle([Report(lease.job_id, lease.attempt, lease.lease_token, Released(), "ann")])
+    wants: list[Callable[[], Any]] = [
+        lambda: remote.enter_source(lease, Entry("shop", 1)),
+        lambda: remote.leave_source(lease, Leaving("shop", 1)),
+        lambda: remote.write_records([COIN], lease),
+        lambda: remote.cached("shop", "k", lease),
+        lambda: remote.keep_cached("shop", "k", 1, 60.0, lease),
+    ]
+    for want in wants:
+        with pytest.raises(LeaseLost, match=rf"{lease.job_id}, attempt 1: .*: refused \(lease_lost\)") as raised:
+            want()
+        assert lease.lease_token not in str(raised.value)
+    refused = {(refusal.verb, refusal.worker): refusal.count for refusal in served.store.refusals(lease.job_id)}
+    assert refused == {("source", "ann\ufffdann"): 4, ("record", "ann\ufffdann"): 1}
+
+
+@on_sqlite
+def test_what_cannot_be_sent_is_named_and_without_a_lease_nothing_is(served: Served, remote: RemoteStore) -> None:
+    lease = claim(served, remote, "bad-input")
+    bad = NewRecord(scope="coins", source="shop", dedupe_key="ext_2", data={"title": float("nan")})
+    with pytest.raises(InvalidInput, match=r"records\.1\.data\.title"):
+        remote.write_records([COIN, bad], lease)
+    with pytest.raises(InvalidInput, match="value"):
+        remote.keep_cached("shop", "bad", {1, 2}, 60.0, lease)
+    with pytest.raises(InvalidInput, match="source"):
+        remote.enter_source(lease, Entry("sh\ud800op", 1))
+    with pytest.raises(ConfigurationError, match="only a running job"):
+        remote.write_records([COIN])
+    with pytest.raises(ConfigurationError, match="only a running job"):
+        remote.cached("shop", "k")
+
+
+@on_sqlite
+def test_a_token_of_some_queues_declares_no_limits_and_is_told_once(served: Served, remote: RemoteStore) -> None:
+    declared = [SourceDeclaration("declared", {"max_concurrent": 3})]
+    limited = open_control_plane(served.url, served.new_token("worker", queues=("mine",)))
+    with pytest.raises(NotAllowed, match="not announced: declared"):
+        limited.announce_sources(declared)
+    limited.announce_sources(declared)
+    limited.close()
+    assert "declared" not in {source.name for source in served.store.sources()}
+    remote.announce_sources(declared)
+    assert served.store.source("declared").max_concurrent == 3
+
+
+TASKS = """
+    app.source("shop", max_concurrent=1, burst=5)
+
+    @app.task
+    def watch(ctx: Context) -> list:
+        asked = []
+
+        def ask() -> dict:
+            asked.append(1)
+            return {"title": "Dime", "price": 950}
+
+        with ctx.source("shop", max_wait="20s") as shop:
+            found = [shop.cached({"coin": "dime"}, ask, ttl="10m") for _ in range(2)]
+            first = ctx.record("dimes", "shop", found[0], external_id="17", strength=0.5)
+            again = ctx.record("dimes", "shop", found[1], external_id="17", strength=0.4)
+        only = ctx.upsert_single("dimes-value", {"cents": 95000})
+        return [len(asked), str(first.kept), str(again.kept), only.dedupe_key]
+"""
+
+
+def test_the_jobs_of_a_worker_record_enter_and_cache(sqlite_fleet: Fleet) -> None:
+    sqlite_fleet.tasks(TASKS)
+    jobs = [sqlite_fleet.enqueue("watch") for _ in range(2)]
+    with serving(sqlite_fleet.url) as plane:
+        worker = sqlite_fleet.remote_worker(plane.url, "--drain", "--slots", "2")
+        assert worker.wait() == 0
+    done = [sqlite_fleet.job(job_id) for job_id in jobs]
+    assert [job.state for job in done] == [State.SUCCEEDED] * 2, [job.last_error for job in done]
+    results = sorted((job.result for job in done), reverse=True)
+    assert results == [[1, "created", "existing", "single"], [0, "existing", "existing", "single"]], (
+        "one asked for both"
+    )
+    store = sqlite_fleet.store
+    shop = store.source("shop")
+    assert (shop.max_concurrent, shop.failure_streak) == (1, 0)
+    assert shop.last_success_at is not None
+    records = {record.scope: record for record in store.records().items}
+    assert records["dimes"].data == {"title": "Dime", "price": 950}
+    assert records["dimes-value"].job_id in jobs

@@ -13,12 +13,15 @@ from holdfast.cli import (
     demo,
     doctor,
     enqueue,
+    hash,
     jobs_artifacts,
     jobs_list,
     jobs_logs,
     jobs_operate,
+    jobs_replay,
     jobs_show,
     queues,
+    records,
     retention,
     schedules,
     serve,
@@ -61,11 +64,12 @@ def _group(name: str, text: str, alone: Callable[..., None] | None = None) -> ty
 
 
 app.command("enqueue")(enqueue.enqueue)
+app.command("hash")(hash.hash_spec)
 app.command("worker")(worker.worker)
 app.command("up")(worker.up)
 app.command("serve")(serve.serve)
 
-_jobs = _group("jobs", "Look at jobs; cancel and requeue them.")
+_jobs = _group("jobs", "Look at jobs; cancel, requeue, replay and compare them.")
 _jobs.command("list")(jobs_list.list_jobs)
 _jobs.command("show")(jobs_show.show)
 _jobs.command("logs")(jobs_logs.logs)
@@ -73,14 +77,25 @@ _jobs.command("artifacts")(jobs_artifacts.artifacts)
 _jobs.command("result")(jobs_artifacts.result)
 _jobs.command("cancel")(jobs_operate.cancel)
 _jobs.command("requeue")(jobs_operate.requeue)
+_jobs.command("replay")(jobs_replay.replay)
+_jobs.command("compare")(jobs_replay.compare)
 
 _queues = _group("queues", "The queues and what waits in them; pause, resume and limit them.", queues.list_queues)
 _queues.command("pause")(queues.pause)
 _queues.command("resume")(queues.resume)
 _queues.command("limit")(queues.limit)
 
-_sources = _group("sources", "The outside systems that jobs touch, and their limits.", sources.list_sources)
+_sources = _group(
+    "sources", "The outside systems that jobs touch: how they are, and their limits.", sources.list_sources
+)
 _sources.command("set")(sources.set_source)
+_sources.command("pause")(sources.pause)
+_sources.command("resume")(sources.resume)
+_sources.command("events")(sources.events)
+
+_records = _group("records", "What jobs found and kept: look at it, delete it.", records.list_records)
+_records.command("show")(records.show)
+_records.command("delete")(records.delete)
 
 _schedules = _group("schedules", "What runs by itself; look at it, change it, pause it.", schedules.list_schedules)
 _schedules.command("show")(schedules.show)

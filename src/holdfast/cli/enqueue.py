@@ -5,7 +5,6 @@ What is not given on the command line is taken from what a worker has announced 
 
 from __future__ import annotations
 
-import json as json_text
 import sys
 from typing import Annotated, Any
 
@@ -15,7 +14,10 @@ from holdfast.cli import output
 from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Enqueued, NewJob
+from holdfast.domain.json_text import parse
 from holdfast.domain.manifest import defaults_of
+from holdfast.domain.spec import MAX_DEPTH
+from holdfast.tasks.options import positive_duration
 
 
 def enqueue(
@@ -31,6 +33,15 @@ def enqueue(
     unique: Annotated[
         bool, typer.Option("--unique", help="If a job like this is waiting or running, answer with that one.")
     ] = False,
+    unique_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="The same by a key of your own, whatever the parameters are.")
+    ] = None,
+    reuse: Annotated[
+        str | None, typer.Option(metavar="1h", help="If one like this has succeeded no longer ago, answer with it.")
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(metavar="V", help="The task's version; part of what makes jobs alike.")
+    ] = None,
     source: Annotated[
         str | None, typer.Option(metavar="S", help="The outside system it touches, whose limits apply.")
     ] = None,
@@ -47,6 +58,9 @@ def enqueue(
         "priority": priority,
         "delay": delay,
         "max_attempts": max_attempts,
+        "unique_key": unique_key,
+        "reuse_seconds": None if reuse is None else positive_duration(reuse, "reuse"),
+        "version": version,
         "source": source,
         "webhook": webhook,
     }
@@ -69,13 +83,10 @@ def print_enqueued(session: Session, answer: Enqueued) -> None:
 
 
 def read_payload(argument: str) -> dict[str, Any]:
-    text = sys.stdin.buffer.read() if argument == "-" else argument
-    try:
-        payload = json_text.loads(text)
-    except RecursionError:
-        raise InvalidInput("payload", "is nested too deeply to be read") from None
-    except ValueError as error:  # not JSON, not UTF-8, or a number of more digits than Python reads
-        raise InvalidInput("payload", f"must be a JSON object, and this cannot be read as JSON: {error}") from None
+    """As strictly as over HTTP: a text that two readers could read differently is no payload."""
+    # What was not UTF-8 on the command line has become half characters; as bytes again, it is refused by its place.
+    raw = sys.stdin.buffer.read() if argument == "-" else argument.encode("utf-8", "surrogatepass")
+    payload = parse(raw, MAX_DEPTH, "payload")
     if not isinstance(payload, dict):
         raise InvalidInput("payload", f'must be a JSON object such as {{"name": "value"}}, got {_kind(payload)}')
     return payload

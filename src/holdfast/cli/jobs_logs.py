@@ -14,8 +14,8 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.session import Json, begin, opened
+from holdfast.domain.jsonable import iso
 from holdfast.domain.logs import LogLine, LostLines, Stream
-from holdfast.domain.records import iso
 from holdfast.tasks.following import Ended, Followed, Progress, follow, said
 
 INTERRUPTED = 130

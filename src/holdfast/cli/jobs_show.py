@@ -16,6 +16,7 @@ from holdfast.cli.progress import progress_bar
 from holdfast.cli.session import Json, begin, opened
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.views import Refusal
+from holdfast.tasks.comparing import root_of
 
 
 def show(
@@ -32,24 +33,28 @@ def show(
         refusals = store.refusals(job_id)
         saved = store.artifacts(job_id)
         log_lines = store.count_logs(job_id)
+        replays = store.replays(job_id)
+        root = root_of(store, job)
     if session.json:
         columns = {item.name: getattr(job, item.name) for item in fields(Job)}
         lists = {"events": events, "attempts": attempts, "refusals": refusals}
+        lists |= {"root": root, "replays": [_replay(replay) for replay in replays]}
         output.document({**columns, **lists, "log_lines": log_lines, "artifacts": [described(a) for a in saved]})
         return
     now = datetime.now(UTC)
-    output.facts(_facts(job, now))
+    output.facts(_facts(job, root, now))
     if log_lines:
         output.line(f"\nlog lines: {log_lines:,} (holdfast jobs logs {job.id})", "dim")
     _print_events(events, now)
     _print_attempts(attempts, now)
     _print_refusals(refusals, now)
+    _print_replays(replays, now)
     if saved:
         output.line("\nartifacts", "bold")
         print_artifacts(saved, now)
 
 
-def _facts(job: Job, now: datetime) -> list[tuple[str, object]]:
+def _facts(job: Job, root: str | None, now: datetime) -> list[tuple[str, object]]:
     return [
         ("id", job.id),
         ("task", f"{job.task} (version {job.task_version})" if job.task_version else job.task),
@@ -65,7 +70,9 @@ def _facts(job: Job, now: datetime) -> list[tuple[str, object]]:
         ("attempt", job.attempt),
         ("budget", f"{job.failures} failures and {job.crashes} crashes of {job.max_attempts}"),
         ("unique key", job.unique_key),
+        ("spec hash", job.spec_hash),
         ("replay of", job.replay_of),
+        ("first of all", root if root != job.replay_of else None),
         ("held by", job.lease_owner),
         ("lease ends", age(job.lease_expires_at, now)),
         ("heartbeat", age(job.heartbeat_at, now) if job.lease_owner else None),
@@ -101,6 +108,25 @@ def _print_refusals(refusals: list[Refusal], now: datetime) -> None:
         output.line("\nrefused", "bold")
         headers = ("attempt", "verb", "reason", "worker", "last", "times")
         output.table(headers, [(r.attempt, r.verb, r.reason, r.worker, age(r.last_at, now), r.count) for r in refusals])
+
+
+def _print_replays(replays: list[Job], now: datetime) -> None:
+    if replays:
+        output.line("\nreplays (holdfast jobs compare ID tells whether they came to the same)", "bold")
+        output.table(("id", "state", "created", "error"), [_replay_row(replay, now) for replay in replays])
+
+
+def _replay_row(replay: Job, now: datetime) -> tuple[object, ...]:
+    return replay.id, replay.state, age(replay.created_at, now), _error(replay.last_error)
+
+
+def _replay(replay: Job) -> dict[str, Any]:
+    return {
+        "id": replay.id,
+        "state": replay.state,
+        "created_at": replay.created_at,
+        "finished_at": replay.finished_at,
+    }
 
 
 def _took(attempt: Attempt) -> str | None:

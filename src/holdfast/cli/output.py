@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.records import iso
+from holdfast.domain.jsonable import iso
 from holdfast.settings import mask_secrets
 
 if TYPE_CHECKING:

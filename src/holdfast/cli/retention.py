@@ -15,8 +15,8 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.ages import age, span
 from holdfast.cli.session import Json, Session, begin, opened
+from holdfast.domain.jsonable import iso
 from holdfast.domain.lifecycle import TERMINAL, State
-from holdfast.domain.records import iso
 from holdfast.domain.retention import EVERY_QUEUE, FOREVER, Kept, Preview, Rule, check_keep, check_rule, check_state
 
 if TYPE_CHECKING:

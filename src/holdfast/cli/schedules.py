@@ -17,7 +17,7 @@ from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain import durations
 from holdfast.domain.cron import zone_of
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.records import iso
+from holdfast.domain.jsonable import iso
 from holdfast.domain.schedule import DEFAULT_GRACE_SECONDS, Declaration, Misfire, Schedule, Tick
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`holdfast sources`, and `holdfast sources set NAME`"""
+"""`holdfast sources`, and `set`, `pause`, `resume` and `events` below it"""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ import typer
 
 from holdfast.cli import output
 from holdfast.cli.ages import age
-from holdfast.cli.limits import number, whole_number
+from holdfast.cli.limits import names, number, unless_none, whole_number
 from holdfast.cli.session import Json, begin, opened
+from holdfast.domain import durations
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.jsonable import iso
+from holdfast.domain.sources import Breaker
+from holdfast.domain.spec import encode_json
 from holdfast.domain.views import SourceView
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 def list_sources(context: typer.Context, json: Json = False) -> None:
@@ -32,14 +38,30 @@ def list_sources(context: typer.Context, json: Json = False) -> None:
 
 def set_source(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Name,
+    rate: Annotated[
+        str | None, typer.Option(metavar="RATE|none", help='How many may start: "5/s", "100/m", "1000/h", "1/d".')
+    ] = None,
+    rate_limit_per_minute: Annotated[
+        str | None, typer.Option(metavar="N|none", help="The same as a number a minute.")
+    ] = None,
+    burst: Annotated[int | None, typer.Option(metavar="N", help="How many may start together after a calm.")] = None,
     max_concurrent: Annotated[
         str | None, typer.Option(metavar="N|none", help="How many of its jobs may run at once.")
     ] = None,
-    rate_limit_per_minute: Annotated[
-        str | None, typer.Option(metavar="N|none", help="How many may start in a minute.")
+    breaker_threshold: Annotated[
+        int | None, typer.Option(metavar="N", help="After so many failures in a row its breaker opens.")
     ] = None,
-    burst: Annotated[int | None, typer.Option(metavar="N", help="How many may start together after a calm.")] = None,
+    breaker_pause: Annotated[str | None, typer.Option(metavar="TIME", help="For how long: 30s, 5m.")] = None,
+    breaker_only: Annotated[
+        str | None, typer.Option(metavar="CODES|none", help="Only errors with these codes count: TimeoutError,OSError.")
+    ] = None,
+    breaker_ignores: Annotated[
+        str | None, typer.Option(metavar="CODES|none", help="Errors with these codes do not count.")
+    ] = None,
+    count_permanent: Annotated[
+        bool | None, typer.Option("--count-permanent/--no-count-permanent", help="Whether permanent failures count.")
+    ] = None,
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Disabled: its jobs wait, and nothing is charged.")
     ] = None,
@@ -48,16 +70,78 @@ def set_source(
     """Change the limits that are named, and no others. They hold for the whole fleet, at once."""
     session = begin(context, json)
     changes: dict[str, Any] = {}
-    if max_concurrent is not None:
-        changes["max_concurrent"] = whole_number(max_concurrent, "max_concurrent")
+    if rate is not None:
+        changes["rate"] = unless_none(rate)
     if rate_limit_per_minute is not None:
         changes["rate_limit_per_minute"] = number(rate_limit_per_minute, "rate_limit_per_minute")
-    changes |= {field: value for field, value in (("burst", burst), ("enabled", enabled)) if value is not None}
+    if max_concurrent is not None:
+        changes["max_concurrent"] = whole_number(max_concurrent, "max_concurrent")
+    if breaker_only is not None:
+        changes["breaker_only"] = names(breaker_only)
+    if breaker_ignores is not None:
+        changes["breaker_ignores"] = names(breaker_ignores)
+    given = {
+        "burst": burst,
+        "breaker_threshold": breaker_threshold,
+        "breaker_pause_seconds": None if breaker_pause is None else durations.seconds(breaker_pause, "breaker_pause"),
+        "breaker_counts_permanent": count_permanent,
+        "enabled": enabled,
+    }
+    changes |= {field: value for field, value in given.items() if value is not None}
     if not changes:
-        raise InvalidInput("limits", "name at least one to set, such as --max-concurrent 2")
+        raise InvalidInput("limits", "name at least one to set, such as --rate 100/m or --max-concurrent 2")
     with opened(session.settings(), create=True) as store:
-        source = store.set_source(name, **changes)
+        _show(store.set_source(name, **changes), session.json)
+
+
+def pause(
+    context: typer.Context,
+    name: Name,
+    lasting: Annotated[str, typer.Option("--for", metavar="TIME", help="For how long: 30s, 10m, 2h.")],
+    json: Json = False,
+) -> None:
+    """Let no job of a source start for a while. Those that run go on."""
+    session = begin(context, json)
+    seconds = durations.seconds(lasting, "for")
+    if seconds <= 0:
+        raise InvalidInput("for", "must be more than zero; `holdfast sources resume` ends a pause")
+    with opened(session.settings(), create=True) as store:
+        _show(store.set_source(name, paused_for=seconds), session.json)
+
+
+def resume(context: typer.Context, name: Name, json: Json = False) -> None:
+    """End its pause, whoever paused it, and close its breaker."""
+    session = begin(context, json)
+    with opened(session.settings()) as store:
+        _show(store.resume_source(name), session.json)
+
+
+def events(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, the newest first.")] = 50,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="Go on behind this one.")] = None,
+    json: Json = False,
+) -> None:
+    """What happened to the sources: limits that were changed, breakers that opened and closed."""
+    session = begin(context, json)
+    with opened(session.settings()) as store:
+        page = store.source_events(name, limit, after)
     if session.json:
+        output.document({"events": page.items, "after": page.after})
+    elif page.items:
+        output.table(
+            ("at", "source", "event", "detail"),
+            [(iso(e.at), e.source, e.event, None if not e.detail else encode_json(e.detail)) for e in page.items],
+        )
+        if page.after is not None:
+            output.remark(f"There are more: --after {page.after}")
+    else:
+        output.remark("Nothing has happened.")
+
+
+def _show(source: SourceView, as_json: bool) -> None:
+    if as_json:
         output.document(source)
     else:
         _print([source])
@@ -65,28 +149,50 @@ def set_source(
 
 def _print(sources: list[SourceView]) -> None:
     now = datetime.now(UTC)
-    headers = ("source", "at once", "per minute", "burst", "failures in a row", "last success", "last failure", "")
-    output.table(
-        headers,
-        [
-            (
-                s.name,
-                s.max_concurrent,
-                None if s.rate_limit_per_minute is None else f"{s.rate_limit_per_minute:g}",
-                s.burst,
-                s.failure_streak,
-                age(s.last_success_at, now),
-                age(s.last_failure_at, now),
-                _standing(s, now),
-            )
-            for s in sources
-        ],
+    headers = (
+        "source",
+        "state",
+        "level",
+        "rate",
+        "at once",
+        "waiting",
+        "streak",
+        "last success",
+        "last failure",
+        "paused until",
+    )
+    output.table(headers, [_row(source, now) for source in sources])
+
+
+def _row(source: SourceView, now: datetime) -> tuple[object, ...]:
+    return (
+        source.name,
+        _state(source, now),
+        "-" if source.level is None else f"{source.level:.3g}/{source.burst}",
+        "-" if source.rate_limit_per_minute is None else f"{source.rate_limit_per_minute:g}/m",
+        f"{source.in_use}/{'-' if source.max_concurrent is None else source.max_concurrent}",
+        f"{source.waiting:,}{'+' if source.waiting_at_least else ''}",
+        f"{source.failure_streak}/{source.breaker_threshold}",
+        age(source.last_success_at, now) or "never",
+        age(source.last_failure_at, now) or "never",
+        _pause(source, now),
     )
 
 
-def _standing(source: SourceView, now: datetime) -> str | None:
+def _state(source: SourceView, now: datetime) -> str:
     if not source.enabled:
         return "disabled"
-    if source.paused_until is not None and source.paused_until > now:
-        return f"closed by its breaker, opens {age(source.paused_until, now)}"
-    return None
+    if source.breaker is not Breaker.CLOSED:
+        return str(source.breaker).replace("_", " ")
+    return "paused" if _is_paused(source, now) else "closed"
+
+
+def _pause(source: SourceView, now: datetime) -> str | None:
+    if source.paused_until is None or not _is_paused(source, now):
+        return None
+    by = (source.paused_by or "somebody").replace("_", "-")
+    return f"{iso(source.paused_until)}, {age(source.paused_until, now)} (by {by})"
+
+
+def _is_paused(source: SourceView, now: datetime) -> bool:
+    return source.paused_until is not None and source.paused_until > now

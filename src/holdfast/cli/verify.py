@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.cli.session import Json, begin, opened
-from holdfast.domain.records import iso
+from holdfast.domain.jsonable import iso
 
 if TYPE_CHECKING:
     from holdfast.maintenance.verify import Progress, Verdict

@@ -18,7 +18,7 @@ from tests.serve.grounds import WORKER, Served, serving
 
 PAGE = (Path(__file__).parents[2] / "docs" / "contract.md").read_text(encoding="utf-8")
 # What is another each time; of these only the type is compared.
-OTHERS = ("job_id", "attempt_id", "lease_token", "lease_expires_at", "waited_ms")
+OTHERS = ("id", "job_id", "attempt_id", "lease_token", "lease_expires_at", "waited_ms")
 
 
 def example(kind: str, name: str) -> dict[str, Any]:
@@ -27,8 +27,13 @@ def example(kind: str, name: str) -> dict[str, Any]:
     return value
 
 
-def without_others(value: dict[str, Any]) -> dict[str, Any]:
-    return {name: type(part) if name in OTHERS else part for name, part in value.items()}
+def without_others(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: type(part) if name in OTHERS else without_others(part) for name, part in value.items()}
+        case list():
+            return [without_others(part) for part in value]
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +73,18 @@ def test_each_exchange_is_as_on_the_page(served: Served, worker: httpx.Client, r
     again = worker.post(f"{WORKER}/{report}", json={**example("request", report), **lease}).json()
     assert again == first
     served.store.cancel([job_id])
+
+
+def test_what_a_job_may_want_while_it_runs_is_as_on_the_page(served: Served, worker: httpx.Client) -> None:
+    enqueue(served)
+    served.store.set_source(example("request", "source/enter")["source"], max_concurrent=1)
+    job = say(worker, "claim", {"request_id": "for what it wants"})
+    lease = {name: job[name] for name in ("attempt_id", "lease_token")}
+    for name in ("records", "source/enter", "source/leave", "cache/put", "cache/get"):
+        say(worker, name, lease)
+    again = worker.post(f"{WORKER}/records", json={**example("request", "records"), **lease}).json()
+    assert [record["kept"] for record in again["records"]] == ["existing", "replaced"]
+    worker.post(f"{WORKER}/complete", json={**example("request", "complete"), **lease, "job_id": job["job_id"]})
 
 
 def test_a_refusal_is_as_on_the_page(worker: httpx.Client) -> None:

@@ -52,7 +52,6 @@ class Failure(Exception):
         ("Wed, 99 Oct 2015 07:28:00 GMT", 60),
         ("Wed, 21 Oct 9999 07:28:00 GMT", 86_400),
     ],
-    ids=repr,
 )
 def test_what_it_is_given_becomes_seconds(given: Any, seconds: float) -> None:
     said = RetryAfter(given)

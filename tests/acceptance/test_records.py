@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.domain.jsonable import iso
 from holdfast.domain.record import NewRecord
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_database
@@ -69,6 +70,8 @@ def test_one_record_is_shown(here: InProcess, store: SqlStore) -> None:
     assert (shown["id"], shown["data"]["big"], shown["strength"]) == (written.id, 2**70, 0.0)
     text = here("records", "show", written.id).succeeded().out
     assert "ext_1" in text
+    assert iso(store.record(written.id).created_at) in text
+    here("records", "--limit", "5", "show", written.id).refused("records", "behind the command")
     assert str(2**70) in text
     assert "\x1b" not in text, "what would steer the terminal is shown, not obeyed"
     assert NOBODY in here("records", "show", NOBODY).said_no().err
@@ -80,6 +83,7 @@ def test_records_are_deleted_after_a_question(here: InProcess, store: SqlStore) 
     here("records", "delete", "--scope", "coin").refused("--yes", "3 records", "'coin'")
     here("records", "delete", "--yes").refused("--scope")
     here("records", "--source", "fair", "delete", "--scope", "coin", "--yes").refused("records", "behind the command")
+    here("records", "--limit", "5", "delete", "--scope", "coin", "--yes").refused("records", "behind the command")
     assert len(store.records().items) == 4
     deleted = here("records", "delete", "--scope", "coin", "--source", "shop", "--key", "ext_1", "--yes", "--json")
     assert deleted.succeeded().document == {"deleted": 1}

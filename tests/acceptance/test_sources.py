@@ -1,7 +1,12 @@
 """`holdfast sources` and what is below it, in this process."""
 
+from pathlib import Path
+
+import pytest
+
 from holdfast import NewJob
 from holdfast.domain.outcome import Failed, JobError, Report
+from holdfast.stores.cache_file import CacheFile
 from holdfast.stores.sql_store import SqlStore
 from tests.acceptance.command_line import InProcess
 
@@ -32,10 +37,13 @@ def test_every_limit_can_be_set(here: InProcess) -> None:
 def test_a_wrong_word_names_the_field_and_the_rule(here: InProcess) -> None:
     here("sources", "set", "shop", "--rate", "fast").refused("rate", "100/m", "fast")
     here("sources", "set", "shop", "--rate", "1/s", "--rate-limit-per-minute", "60").refused("rate", "choose one")
+    here("sources", "set", "shop", "--rate", "0/m").refused("rate", "100/m", "'0/m'")
     here("sources", "set", "shop", "--breaker-pause", "soon").refused("breaker_pause", "30s")
     here("sources", "pause", "shop", "--for", "0").refused("for", "more than zero")
     here("sources", "pause", "shop").refused("--for")
-    assert "there is no source shop" in here("sources", "resume", "shop").said_no().err
+    for command in (("resume", "my shop"), ("events", "my shop")):
+        said = here("sources", *command).said_no().err
+        assert "there is no source my shop; `holdfast sources set 'my shop' --rate 100/m` makes one" in said
     assert here("sources", "--json").succeeded().document == {"sources": []}
 
 
@@ -54,6 +62,8 @@ def test_health_is_one_line_a_source(here: InProcess, store: SqlStore) -> None:
 
 
 def test_a_source_is_paused_for_a_while(here: InProcess, store: SqlStore) -> None:
+    assert "there is no source shop" in here("sources", "pause", "shop", "--for", "10m").said_no().err
+    store.set_source("shop")
     source = here("sources", "pause", "shop", "--for", "10m", "--json").succeeded().document
     assert (source["paused_by"], source["breaker"]) == ("operator", "closed")
     assert "(by operator)" in here("sources").succeeded().out
@@ -75,3 +85,31 @@ def test_what_happened_is_listed_the_newest_first(here: InProcess, store: SqlSto
     lines = here("sources", "events").succeeded().out.splitlines()
     assert lines[0].split() == ["at", "source", "event", "detail"]
     assert '"code":"Timeout"' in lines[1]
+
+
+def test_what_is_refused_makes_no_file(tmp_path: Path) -> None:
+    here = InProcess(tmp_path, f"sqlite:///{tmp_path / 'none.db'}")
+    here("sources", "set", "shop", "--burst", "0").refused("burst")
+    here("sources", "set", "shop", "--rate", "0/m").refused("rate")
+    here("sources", "set", "a\nb", "--rate", "1/m").refused("source")
+    here("sources", "pause", "", "--for", "1m").refused("source")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_source_answered_is_forgotten(
+    here: InProcess, store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source, key in (("shop", "k1"), ("shop", "k2"), ("shop", "k3"), ("bank", "k1")):
+        store.keep_cached(source, key, 1, 60.0)
+    assert here("sources", "clear-cache", "shop", "--key", "k1").succeeded().out == "1 answer forgotten.\n"
+    assert here("sources", "clear-cache", "shop", "--json").succeeded().document == {"cleared": 2}
+    assert here("sources", "clear-cache", "shop").succeeded().out == "0 answers forgotten.\n"
+    here("sources", "clear-cache", "shop", "--key", "").refused("key", "1 to 512")
+    assert store.cached("bank", "k1") is not None
+
+    monkeypatch.setenv("CACHE_URL", str(tmp_path / "cache.db"))
+    own = CacheFile(tmp_path / "cache.db")
+    own.keep_cached("bank", "k1", 1, 60.0)
+    own.close()
+    assert here("sources", "clear-cache", "bank", "--json").succeeded().document == {"cleared": 1}
+    assert store.cached("bank", "k1") is not None, "the file is where workers look"

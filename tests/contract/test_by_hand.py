@@ -565,3 +565,109 @@ def test_work_goes_on_around_hand_typed_updates(store: SqlStore, by_hand: ByHand
     by_hand(f"UPDATE holdfast_jobs SET state = 'pending' WHERE id = '{ids[0]}'")
     assert claim_ids(store) == [ids[0]]
     assert store.enqueue(new()).created
+
+
+# Limits: one row of nonsense would stop the claims and the outcomes of all
+
+A_TIME_OF_SQLITE = "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '+1 hour')"
+NO_LIMITS = (
+    "burst = 0",
+    "burst = 1000001",
+    "max_concurrent = -1",
+    "max_concurrent = 1000001",
+    "rate_limit_per_minute = 0",
+    "rate_limit_per_minute = 1e300",
+    "failure_streak = -3",
+    "breaker_threshold = 0",
+    "breaker_threshold = 1000001",
+    "breaker_pause_seconds = 0",
+    "breaker_pause_seconds = -5",
+    "breaker_pause_seconds = 1e15",
+    "bucket_level = 1e300",
+    "bucket_level = -1",
+    "name = ''",
+    "paused_by = 'me'",
+    "breaker_only = '\"Timeout\"'",
+    "breaker_ignores = '{}'",
+    "declared = '[1]'",
+)
+NO_LIMITS_OF_POSTGRES = (
+    *(f"{column} = '{time}'" for column in ("paused_until", "bucket_at") for time in ("infinity", "-infinity")),
+    "paused_until = '20000-01-01'",
+    "paused_until = '9999-12-31 23:00:00Z'",
+    "last_success_at = 'infinity'",
+    "rate_limit_per_minute = 'NaN'",
+    "rate_limit_per_minute = 'Infinity'",
+    "breaker_pause_seconds = 'NaN'",
+    "breaker_pause_seconds = 'Infinity'",
+    "bucket_level = 'NaN'",
+)
+NO_LIMITS_OF_SQLITE = (
+    "paused_until = datetime('now', '+1 hour')",
+    "paused_until = CURRENT_TIMESTAMP",
+    "paused_until = '2030-01-01'",
+    "paused_until = '2030-02-31T00:00:00.000000Z'",
+    "paused_until = '9999-12-31T23:00:00.000000Z'",
+    "paused_until = '2030-01-31T24:00:00.000000Z'",
+    "paused_until = '2030-01-31T23:60:00.000000Z'",
+    "paused_until = 'tomorrow'",
+    "paused_until = ''",
+    "paused_until = 7",
+    "last_failure_at = CURRENT_TIMESTAMP",
+    "bucket_at = 'x'",
+    "rate_limit_per_minute = '100/m'",
+    "max_concurrent = 'many'",
+    "max_concurrent = 1.5",
+    "burst = 'x'",
+    "breaker_threshold = x'01'",
+    "breaker_pause_seconds = '5m'",
+    "enabled = 'no'",
+    "enabled = 2",
+    "breaker_counts_permanent = 'true'",
+    "breaker_only = 'Timeout'",
+)
+
+
+def test_nonsense_in_a_source_is_refused(store: SqlStore, by_hand: ByHand) -> None:
+    by_hand("INSERT INTO holdfast_sources (name) VALUES ('shop')")
+    for change in (*NO_LIMITS, *(NO_LIMITS_OF_POSTGRES if by_hand.is_postgres else NO_LIMITS_OF_SQLITE)):
+        with by_hand.refused("holdfast"):
+            by_hand(f"UPDATE holdfast_sources SET {change}")
+    with by_hand.refused("holdfast"):
+        by_hand("INSERT INTO holdfast_sources (name, breaker_threshold) VALUES ('bank', 0)")
+    settle_well(store, start(store, source="shop"), BROKEN)
+    assert store.source("shop").failure_streak == 1
+
+
+def test_sense_in_a_source_is_taken(store: SqlStore, by_hand: ByHand) -> None:
+    soon = "now() + interval '1 hour'" if by_hand.is_postgres else A_TIME_OF_SQLITE
+    by_hand(
+        "INSERT INTO holdfast_sources (name, rate_limit_per_minute, max_concurrent, breaker_only, paused_until,"
+        " enabled)"
+        f" VALUES ('shop', 100, 0, '[\"Timeout\"]', {soon}, false)"
+    )
+    by_hand("UPDATE holdfast_sources SET rate_limit_per_minute = 0.5, paused_until = NULL, burst = 3, enabled = true")
+    source = store.source("shop")
+    assert (source.rate_limit_per_minute, source.max_concurrent, source.burst) == (0.5, 0, 3)
+    assert (source.paused_until, source.enabled, source.breaker_only) == (None, True, ("Timeout",))
+
+
+@on_sqlite
+def test_who_types_a_time_in_another_form_is_told_how(store: SqlStore, by_hand: ByHand) -> None:
+    store.set_source("shop")
+    with pytest.raises(IntegrityError) as refused:
+        by_hand("UPDATE holdfast_sources SET paused_until = datetime('now', '+1 hour')")
+    assert A_TIME_OF_SQLITE in str(refused.value.orig)
+    by_hand("UPDATE holdfast_sources SET paused_until = '2030-12-31T23:59:59.999999Z'")
+    by_hand(f"UPDATE holdfast_sources SET paused_until = {A_TIME_OF_SQLITE}")
+    assert store.source("shop").paused_until is not None
+
+
+@on_sqlite
+def test_a_queue_takes_a_number(store: SqlStore, by_hand: ByHand) -> None:
+    with by_hand.refused("max_running"):
+        by_hand("INSERT INTO holdfast_queues (name, max_running) VALUES ('slow', 'many')")
+    store.limit_queue("slow", 2)
+    with by_hand.refused("max_running"):
+        by_hand("UPDATE holdfast_queues SET max_running = 'many'")
+    by_hand("UPDATE holdfast_queues SET max_running = 3")

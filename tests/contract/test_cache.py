@@ -231,6 +231,36 @@ def test_a_file_that_is_no_cache_is_told_of_once_and_left_alone(tmp_path: Path, 
     cache.close()
 
 
+def test_whoever_makes_the_file_at_the_same_time_shares_it(tmp_path: Path) -> None:
+    together, rounds = 6, 15
+    gate = threading.Barrier(together)
+
+    def open_all(number: int) -> None:
+        for turn in range(rounds):
+            cache = CacheFile(tmp_path / f"cache{turn}.db", tell=pytest.fail)
+            gate.wait()
+            cache.keep_cached("shop", f"k{number}", number, 60.0)
+            found = cache.cached("shop", f"k{number}")
+            cache.close()
+            assert found == Cached(number)
+
+    with ThreadPoolExecutor(together) as threads:
+        list(threads.map(open_all, range(together)))
+
+
+@pytest.mark.parametrize("damaged", ["'{bad'", "''", "x'ff00'", "12"])
+def test_a_value_that_cannot_be_read_is_not_there(tmp_path: Path, damaged: str) -> None:
+    cache = CacheFile(tmp_path / "cache.db", tell=pytest.fail)
+    cache.keep_cached("shop", "k", 1, 60.0)
+    with sqlite3.connect(tmp_path / "cache.db") as connection:
+        connection.execute(f"UPDATE holdfast_cache SET value = {damaged}")
+    connection.close()
+    assert cache.cached("shop", "k") == (Cached(12) if damaged == "12" else None)
+    cache.keep_cached("shop", "k", 2, 60.0)
+    assert cache.cached("shop", "k") == Cached(2)
+    cache.close()
+
+
 def test_a_file_that_breaks_later_is_told_of_once(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     told: list[str] = []

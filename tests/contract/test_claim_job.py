@@ -1,12 +1,19 @@
 """Claim one job by its id, as a message names it. There is no steal: an expired lease is reaped first."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import pytest
 
 from holdfast.domain.answers import Status
 from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.outcome import Succeeded
+from holdfast.domain.timing import choose
 from holdfast.stores.sql_store import SqlStore
-from tests.contract.ground import ByHand, Clock
+from holdfast.stores.verbs import claim_named
+from holdfast.worker.one_job import Errand, OneJobStore
+from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import (
     BROKEN,
     claim_this,
@@ -183,3 +190,82 @@ def test_the_count_of_its_failures_is_kept(store: SqlStore, clock: Clock) -> Non
     assert settle_well(store, third, BROKEN).state is State.FAILED
     job = store.job(first.job_id)
     assert (job.failures, job.crashes, job.attempt) == (2, 1, 3)
+
+
+# Limits that somebody else has locked
+
+
+@contextmanager
+def locked(by_hand: ByHand, table: str, name: str) -> Iterator[Callable[..., None]]:
+    """Somebody has this row; to be let go by what is given."""
+    with by_hand.engine.connect() as somebody:
+        somebody.exec_driver_sql(f"SELECT 1 FROM {table} WHERE name = '{name}' FOR UPDATE")
+        yield lambda *_: somebody.rollback()
+
+
+@on_postgres
+@pytest.mark.parametrize("request_id", [None, "request"])
+@pytest.mark.parametrize(("table", "name"), [("holdfast_sources", "shop"), ("holdfast_queues", "narrow")])
+def test_a_limit_that_is_locked_for_a_moment_refuses_nobody(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, table: str, name: str, request_id: str | None
+) -> None:
+    store.set_source("shop", max_concurrent=5)
+    store.limit_queue("narrow", 5)
+    ids = [enqueue(store), enqueue(store, source="shop", queue="narrow"), enqueue(store, source="shop")]
+    with locked(by_hand, table, name) as let_go:
+        monkeypatch.setattr(claim_named, "pause", let_go)
+        claims = store.claim_jobs("ann", ids, request_id=request_id)
+    assert [job.job_id for job in claims] == ids
+    assert claims.again_in is None
+
+
+@on_postgres
+def test_a_limit_that_stays_locked_leaves_the_others_to_be_had(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_source("shop", max_concurrent=5)
+    ids = [enqueue(store, source="shop"), enqueue(store)]
+    monkeypatch.setattr(claim_named, "PAUSES", (0.001, 0.001))
+    with locked(by_hand, "holdfast_sources", "shop"):
+        claims = store.claim_jobs("ann", ids)
+    assert [job.job_id for job in claims] == ids[1:]
+    assert claims.again_in is not None, "to ask again may help"
+    assert history(store, ids[0]) == ["enqueued"]
+
+
+@on_postgres
+def test_a_worker_for_one_job_asks_once_more_and_then_says_that_others_were_busy(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_source("shop", max_concurrent=5)
+    job_id = enqueue(store, source="shop")
+
+    def ask() -> tuple[int, str | None]:
+        errand = Errand(job_id)
+        claims = OneJobStore(store, errand, choose(60.0)).claim("ann", 1, None, ("add",))
+        return len(claims), errand.why_not
+
+    monkeypatch.setattr(claim_named, "PAUSES", (0.001,))
+    with locked(by_hand, "holdfast_sources", "shop") as let_go:
+        assert ask() == (0, "others were busy with its source or queue all the while; ask again")
+        pauses = iter([lambda *_: None, let_go])
+        monkeypatch.setattr(claim_named, "pause", lambda _: next(pauses)())
+        assert ask() == (1, None)
+    assert ask() == (0, "another worker holds it")
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [{"enabled": False}, {"paused_for": "1h", "enabled": True}, {"max_concurrent": 0}, {"rate_limit_per_minute": 1}],
+)
+def test_a_closed_source_is_not_waited_for(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, closed: dict[str, Any]
+) -> None:
+    store.set_source("shop", **closed)
+    by_hand("UPDATE holdfast_sources SET bucket_level = 0")
+    store.limit_queue("shut", 0)
+    store.pause_queue("resting")
+    ids = [enqueue(store, source="shop"), enqueue(store, queue="shut"), enqueue(store, queue="resting")]
+    monkeypatch.setattr(claim_named, "pause", lambda _: pytest.fail("there is nothing to wait for"))
+    claims = store.claim_jobs("ann", ids)
+    assert (claims, claims.again_in) == ([], None)

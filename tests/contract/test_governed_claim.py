@@ -1,7 +1,7 @@
 """Claims under many limits: in order, to the last lane, with no more than they need locked, and with a word on when to
 ask again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +11,12 @@ from holdfast.domain.events import Events
 from holdfast.domain.job import ClaimedJobs, NewJob
 from holdfast.domain.manifest import Kind
 from holdfast.domain.outcome import Report, Succeeded
+from holdfast.stores.database import Row
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.verbs.claiming import Governed, _checked
+from holdfast.stores.verbs import claim_named
+from holdfast.stores.verbs.admitting import Admission, claim_admitted
+from holdfast.stores.verbs.claiming import Governed, _checked, claim_rows
+from holdfast.stores.verbs.sqlite_walk import Looking
 from holdfast.worker.pickup import Found, Pickup, Room
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import claim, claim_ids, enqueue, enqueue_many, settle_well, start
@@ -142,6 +146,84 @@ def test_only_the_sources_and_queues_of_the_jobs_taken_are_locked(store: SqlStor
         queues = by_hand("SELECT name FROM holdfast_queues FOR UPDATE SKIP LOCKED")
     assert {job.source for job in claims} == set(names) - {name for (name,) in free}
     assert queues == [("b",)]
+
+
+# Limits that come between the look and the claim
+
+
+def claim_while(store: SqlStore, limit: int, meanwhile: Callable[[], object]) -> list[str]:
+    """A claim that looks, then this happens and is committed, and then it takes what it chose."""
+    left = iter([meanwhile])
+
+    def take(ids: Sequence[str], admitted: Admission) -> list[Row]:
+        next(left, lambda: None)()
+        return claim_rows(transaction, "ann", ids, b"secret" * 6, "", admitted)
+
+    with store.database.transaction() as transaction:
+        found, _ = claim_admitted(transaction, Looking(limit + 16, None, None), limit, take)
+    return [row[0] for row in found]
+
+
+@on_postgres
+@pytest.mark.parametrize("known", [True, False], ids=["with a row", "without one"])
+@pytest.mark.parametrize(
+    ("limits", "let_in"),
+    [
+        ({"enabled": False}, 0),
+        ({"paused_for": "1h", "enabled": True}, 0),
+        ({"max_concurrent": 2}, 2),
+        ({"rate_limit_per_minute": 1, "burst": 3}, 3),
+        ({"breaker_threshold": 7}, 10),
+    ],
+    ids=["switched off", "paused", "a number", "a rate", "nothing that matters"],
+)
+def test_a_source_that_got_a_limit_after_the_look_keeps_to_it(
+    store: SqlStore,
+    by_hand: ByHand,
+    open_again: Callable[[], SqlStore],
+    known: bool,
+    limits: dict[str, Any],
+    let_in: int,
+) -> None:
+    if known:
+        store.set_source("shop")
+    jobs = enqueue_many(store, 10, source="shop")
+    others = enqueue_many(store, 10)
+    other = open_again()
+    taken = claim_while(store, 10, lambda: other.set_source("shop", **limits))
+    assert taken == (jobs if let_in == 10 else others), "what became limited is for the next claim, which locks it"
+    by_hand("UPDATE holdfast_sources SET bucket_level = burst")
+    assert claim_ids(store, 10) == (others if let_in == 10 else jobs[:let_in])
+
+
+@on_postgres
+@pytest.mark.parametrize("known", [True, False], ids=["with a row", "without one"])
+@pytest.mark.parametrize(("most", "let_in"), [(0, 0), (2, 2)])
+def test_a_queue_that_got_a_limit_after_the_look_keeps_to_it(
+    store: SqlStore, open_again: Callable[[], SqlStore], known: bool, most: int, let_in: int
+) -> None:
+    if known:
+        store.limit_queue("narrow", None)
+    jobs = enqueue_many(store, 10, queue="narrow")
+    other = open_again()
+    assert claim_while(store, 10, lambda: other.limit_queue("narrow", most)) == []
+    assert claim_ids(store, 10) == jobs[:let_in]
+
+
+@on_postgres
+def test_a_claim_by_id_keeps_to_a_limit_that_came_after_its_look(
+    store: SqlStore, open_again: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_source("shop")
+    jobs = enqueue_many(store, 3, source="shop")
+    other = open_again()
+
+    def pause_and_take(*given: Any) -> list[Row]:
+        other.set_source("shop", paused_for="1h")
+        return claim_rows(*given)
+
+    monkeypatch.setattr(claim_named, "claim_rows", pause_and_take)
+    assert store.claim_jobs("ann", jobs) == []
 
 
 # In use

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from holdfast.domain.outcome import Succeeded
 from holdfast.domain.sources import Breaker, End, Entered, Entry, Leaving
 from holdfast.maintenance.leftovers import leftovers
 from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.statements import holds as sql
+from holdfast.stores.verbs import holds as verbs
 from tests.contract.ground import ByHand, Clock, on_postgres, run
 from tests.contract.steps import (
     HOPELESS,
@@ -289,13 +292,91 @@ def test_a_wrong_leaving_names_the_field_and_stays(store: SqlStore) -> None:
 
 
 @on_postgres
-def test_a_source_that_somebody_has_locked_is_busy(store: SqlStore, by_hand: ByHand) -> None:
+def test_a_source_that_somebody_has_locked_is_busy_at_once(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.set_source("shop", max_concurrent=1)
     job = start(store)
+    pauses: list[float] = []
     with by_hand.engine.begin() as connection:
         run(connection, "SELECT 1 FROM holdfast_sources FOR UPDATE")
+        monkeypatch.setattr(verbs, "time", SimpleNamespace(sleep=pauses.append))
         assert enter(store, job) == Entered(False, 0.05, "busy")
+    assert pauses == [0.002], "it is asked for once more, and no one waits for it"
     assert enter(store, job) == IN
+
+
+@on_postgres
+def test_what_flows_in_while_somebody_enters_is_not_lost(store: SqlStore, clock: Clock, by_hand: ByHand) -> None:
+    store.set_source("shop", rate="60/m", burst=2)
+    by_hand("UPDATE holdfast_sources SET bucket_level = 1")
+    with store.database.transaction() as transaction:
+        assert transaction.rows(sql.LOCK, {"source": "shop"})
+        clock.move(0.5)
+        transaction.run(sql.SPEND, {"source": "shop"})
+    assert store.source("shop").level == pytest.approx(0.5)
+
+
+def test_a_question_that_arrives_after_the_leave_enters_nothing(store: SqlStore) -> None:
+    store.set_source("shop", max_concurrent=1)
+    job = start(store)
+    assert enter(store, job) == IN
+    leave(store, job)
+    with pytest.raises(InvalidInput, match=r"^number: entry 1 "):
+        enter(store, job)
+    leave(store, job, 2, End.FAILED, code="Timeout")  # overtook what it belongs to
+    with pytest.raises(InvalidInput, match=r"^number: entry 2 "):
+        enter(store, job, 2)
+    assert (store.source("shop").in_use, store.source("shop").failure_streak) == (0, 0)
+    assert enter(store, job, 3) == IN
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_is_prepaid_is_prepaid_once(store: SqlStore) -> None:
+    store.set_source("shop", rate="1/m")
+    job = start(store, source="shop")
+    assert enter(store, job, 1, prepaid=True) == IN
+    assert enter(store, job, 2, prepaid=True).reason == "rate"
+    leave(store, job, 1)
+    assert enter(store, job, 2, prepaid=True).reason == "rate"
+
+
+@pytest.mark.usefixtures("clock")
+def test_of_many_entries_the_last_ones_stay_and_the_prepaid_one(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "THINNED_OUT_EVERY", 3)
+    store.set_source("shop", rate="60/m", burst=10)
+    by_hand("UPDATE holdfast_sources SET bucket_level = 10")
+    store.set_source("bank")
+    job = start(store, source="shop")
+    for number in range(1, 10):
+        assert enter(store, job, number, "bank" if number % 2 else "shop", prepaid=number == 2) == IN
+        if number != 4:
+            store.leave_source(beat(job), Leaving("bank" if number % 2 else "shop", number))
+    numbers = [number for [number] in by_hand("SELECT number FROM holdfast_source_holds ORDER BY number")]
+    assert numbers == [2, 4, 6, 7, 8, 9]
+    before = store.source("shop").level
+    assert before is not None
+    assert enter(store, job, 10, prepaid=True) == IN
+    assert store.source("shop").level == before - 1
+
+
+@pytest.mark.parametrize("own", ["shop", None])
+def test_who_was_let_in_before_the_breaker_opened_is_no_probe(store: SqlStore, clock: Clock, own: str | None) -> None:
+    store.set_source("shop", breaker_threshold=1, breaker_pause_seconds=60)
+    hanging = start(store, source=own, lease_seconds=600)
+    assert enter(store, hanging) == IN
+    clock.move(1)
+    settle_well(store, start(store, source="shop"), HOPELESS)
+    clock.move(60)
+    assert store.source("shop").breaker is Breaker.HALF_OPEN
+    probe, other = start(store), start(store)
+    assert enter(store, probe) == IN
+    assert enter(store, other) == enter(store, hanging, 2) == Entered(False, 0.25, "breaker")
+    leave(store, probe)
+    assert enter(store, hanging, 2) == IN
+    assert enter(store, other) == Entered(False, 0.25, "breaker"), "it probes, like anybody else"
 
 
 def test_fifty_at_once_are_never_more_than_three_inside(store: SqlStore, open_again: Callable[[], SqlStore]) -> None:

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from holdfast.domain.answers import Beat
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Released, Snoozed, Succeeded
+from holdfast.domain.sources import Entry
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import ByHand, Clock
 from tests.contract.steps import (
@@ -21,6 +23,7 @@ from tests.contract.steps import (
     history,
     lose_lease,
     settle_well,
+    start,
 )
 
 
@@ -154,6 +157,33 @@ def test_a_rate_is_kept_over_time(store: SqlStore, clock: Clock) -> None:
     assert len(claim_ids(store)) == 1, "what was not used does not pile up beyond the burst"
 
 
+def test_the_last_moment_of_a_second_is_not_the_next_second(store: SqlStore, clock: Clock) -> None:
+    """SQLite rounds 59.9997 up."""
+    store.set_source("shop", rate_limit_per_minute=60)
+    ids = enqueue_many(store, 3, source="shop")
+    clock.move(1 - clock.now().microsecond / 1_000_000)
+    assert claim_ids(store) == ids[:1]
+    clock.move(0.9997)
+    assert claim_ids(store) == []
+    assert refused_inside(store) == "rate"
+    clock.move(0.0003)
+    assert claim_ids(store) == ids[1:2]
+    clock.move(1.9998)
+    assert claim_ids(store) == ids[2:]
+    enqueue(store, source="shop")
+    clock.move(0.9999)
+    assert claim_ids(store) == []
+    clock.move(0.0001)
+    assert len(claim_ids(store)) == 1, "nor the other way round"
+
+
+def refused_inside(store: SqlStore) -> str | None:
+    """What somebody is told who wants to enter the source from inside a job."""
+    inside = start(store, queue="elsewhere")
+    told = store.enter_source(Beat(inside.job_id, inside.attempt, inside.lease_token, "ann"), Entry("shop", 1))
+    return told.reason
+
+
 def test_no_sliding_minute_exceeds_the_rate(store: SqlStore, clock: Clock) -> None:
     store.set_source("shop", rate_limit_per_minute=6)
     enqueue_many(store, 40, source="shop")
@@ -161,8 +191,8 @@ def test_no_sliding_minute_exceeds_the_rate(store: SqlStore, clock: Clock) -> No
     for second in range(0, 120, 2):
         taken += [second] * len(claim_ids(store))
         clock.move(2)
-    for start in range(60):
-        assert len([second for second in taken if start <= second < start + 60]) <= 6
+    for first in range(60):
+        assert len([second for second in taken if first <= second < first + 60]) <= 6
     assert len(taken) == 12
 
 
@@ -218,6 +248,11 @@ def test_a_limit_of_rate_can_be_lifted(store: SqlStore) -> None:
 # The breaker
 
 
+def enter(store: SqlStore, claimed: Claimed) -> None:
+    lease = Beat(claimed.job_id, claimed.attempt, claimed.lease_token, "ann")
+    assert store.enter_source(lease, Entry("shop", 1)).admitted
+
+
 def break_source(store: SqlStore, by_hand: ByHand, clock: Clock, pause: float) -> None:
     store.set_source("shop", paused_until=clock.now() + timedelta(seconds=pause))
     by_hand("UPDATE holdfast_sources SET failure_streak = 5 WHERE name = 'shop'")
@@ -239,6 +274,49 @@ def test_a_half_open_breaker_lets_in_exactly_one_probe(store: SqlStore, by_hand:
     assert store.claim_job("bob", ids[2]) is None
     by_hand("UPDATE holdfast_sources SET failure_streak = 0")
     assert claim_ids(store, 100) == ids[1:]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a job of the source", "a job inside it"])
+def test_a_straggler_from_before_the_pause_is_no_probe(
+    store: SqlStore, by_hand: ByHand, clock: Clock, inside: bool
+) -> None:
+    """It may hang for good; the source must not stay closed for as long."""
+    store.set_source("shop", max_concurrent=3)
+    hung = start(store, source=None if inside else "shop")
+    if inside:
+        enter(store, hung)
+    break_source(store, by_hand, clock, pause=300)
+    ids = enqueue_many(store, 5, source="shop")
+    clock.move(300)
+    assert store.claim_job("bob", ids[4]) is not None, "the very moment that the pause is over"
+    assert claim_ids(store) == []
+    assert store.claim_job("bob", ids[0]) is None
+    by_hand("UPDATE holdfast_sources SET failure_streak = 0")
+    assert claim_ids(store) == ids[:1], "but it is one of the three that may run"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a job of the source", "a job inside it"])
+def test_a_probe_is_what_was_let_in_since_the_pause(
+    store: SqlStore, by_hand: ByHand, clock: Clock, inside: bool
+) -> None:
+    break_source(store, by_hand, clock, pause=300)
+    other = start(store)
+    enqueue_many(store, 3, source="shop")
+    clock.move(300)
+    if inside:
+        enter(store, other)
+    else:
+        assert len(claim_ids(store)) == 1
+    assert claim_ids(store) == []
+
+
+def test_without_a_pause_everything_in_use_is_a_probe(store: SqlStore, by_hand: ByHand, clock: Clock) -> None:
+    store.set_source("shop")
+    start(store, source="shop")
+    by_hand("UPDATE holdfast_sources SET failure_streak = 5")
+    clock.move(1)
+    enqueue(store, source="shop")
+    assert claim_ids(store) == []
 
 
 def test_the_death_of_a_prober_frees_the_probe(store: SqlStore, by_hand: ByHand, clock: Clock) -> None:

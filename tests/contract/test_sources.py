@@ -1,18 +1,22 @@
 """What can be said of a source, and what is told of it."""
 
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from holdfast.domain.durations import LONGEST_SECONDS
 from holdfast.domain.errors import InvalidInput, NotFound
-from holdfast.domain.outcome import Succeeded
-from holdfast.domain.sources import Breaker, SourceDeclaration, per_minute
+from holdfast.domain.outcome import Snoozed, Succeeded
+from holdfast.domain.sources import EARLIEST, LATEST, Breaker, End, Entry, Leaving, SourceDeclaration, per_minute
 from holdfast.domain.views import SourceEvent
+from holdfast.stores.postgres import open_postgres
+from holdfast.stores.schema import SOURCE_RULES
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import sources as verbs
-from tests.contract.ground import ByHand, Clock
-from tests.contract.steps import HOPELESS, claim_ids, enqueue_many, settle_well, start
+from tests.contract.ground import ByHand, Clock, on_postgres
+from tests.contract.steps import HOPELESS, beat, claim_ids, enqueue_many, settle_well, start
 
 
 def events(store: SqlStore) -> list[SourceEvent]:
@@ -267,11 +271,93 @@ def test_events_come_page_by_page(store: SqlStore, clock: Clock) -> None:
         store.source_events("shop", after="yesterday")
 
 
-def test_what_an_operator_has_typed_by_hand_stops_nobody(store: SqlStore, by_hand: ByHand) -> None:
-    store.set_source("shop", breaker_threshold=1)
-    by_hand("""UPDATE holdfast_sources SET breaker_only = '"Timeout"', declared = '[1]', paused_by = 'me'""")
-    source = store.source("shop")
-    assert (source.breaker_only, source.paused_by) == (None, None)
-    settle_well(store, start(store, source="shop"), HOPELESS)
-    declare(store, burst=2)
-    assert (store.source("shop").breaker, store.source("shop").burst) == (Breaker.OPEN, 2)
+@pytest.fixture
+def unguarded(by_hand: ByHand) -> Iterator[ByHand]:
+    """A hand that may write nonsense into a source, as it could before the database refused that."""
+    if not by_hand.is_postgres:
+        for name, table in by_hand("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"):
+            if table == "holdfast_sources":
+                by_hand(f"DROP TRIGGER {name}")
+        yield by_hand
+        return
+    constraints = [f"holdfast_sources_{name}" for name, _rule in SOURCE_RULES]
+    by_hand("ALTER TABLE holdfast_sources " + ", ".join(f"DROP CONSTRAINT {name}" for name in constraints))
+    yield by_hand
+    rules = ", ".join(f"ADD CONSTRAINT holdfast_sources_{name} CHECK ({rule})" for name, rule in SOURCE_RULES)
+    by_hand("DELETE FROM holdfast_sources")
+    by_hand(f"ALTER TABLE holdfast_sources {rules}")
+
+
+NONSENSE = (
+    "breaker_only = '\"Timeout\"', declared = '[1]', paused_by = 'me'",
+    "breaker_threshold = 0, failure_streak = -3",
+    "breaker_pause_seconds = 1e15, breaker_threshold = 1",
+    "breaker_pause_seconds = -5, breaker_threshold = 1",
+)
+NONSENSE_OF_POSTGRES = (
+    "paused_until = 'infinity', last_success_at = 'infinity'",
+    "paused_until = '-infinity', last_failure_at = '20000-01-01'",
+    "breaker_pause_seconds = 'NaN', breaker_threshold = 1",
+    "breaker_pause_seconds = 'Infinity', breaker_threshold = 1",
+    "rate_limit_per_minute = 'NaN', bucket_level = 'NaN', bucket_at = 'infinity'",
+)
+NONSENSE_OF_SQLITE = (
+    "paused_until = datetime('now', '+1 hour'), last_success_at = CURRENT_TIMESTAMP, failure_streak = 1",
+    "paused_until = 'tomorrow', last_failure_at = ''",
+    "breaker_threshold = 'few', failure_streak = 'many', breaker_pause_seconds = 'long'",
+    "rate_limit_per_minute = '100/m', max_concurrent = 'many', burst = 'x', bucket_at = 'x'",
+)
+
+
+def test_no_outcome_is_lost_to_nonsense_in_a_source_and_it_can_be_repaired(store: SqlStore, unguarded: ByHand) -> None:
+    for nonsense in (*NONSENSE, *(NONSENSE_OF_POSTGRES if unguarded.is_postgres else NONSENSE_OF_SQLITE)):
+        unguarded("DELETE FROM holdfast_sources")
+        jobs = [start(store, source="shop") for _ in range(3)]
+        inside = start(store)
+        store.set_source("shop")
+        unguarded(f"UPDATE holdfast_sources SET {nonsense}")
+        settle_well(store, jobs[0], Succeeded())
+        settle_well(store, jobs[1], HOPELESS)
+        settle_well(store, jobs[2], Snoozed(60, "429", throttled=True))
+        assert store.cancel([jobs[2].job_id])
+        store.enter_source(beat(inside), Entry("shop", 1))
+        store.leave_source(beat(inside), Leaving("shop", 1, End.FAILED, "x"))
+        settle_well(store, inside, Succeeded())
+        assert store.sources() == [store.source("shop")]
+        store.resume_source("shop")
+        repaired = store.set_source("shop", max_concurrent=9, rate="60/m")
+        assert (repaired.paused_until, repaired.max_concurrent, repaired.breaker) == (None, 9, Breaker.CLOSED), nonsense
+        assert 1 <= repaired.breaker_threshold <= 5
+        assert 0 < repaired.breaker_pause_seconds <= LONGEST_SECONDS
+        assert repaired.level is not None
+
+
+def test_what_was_repaired_is_on_record(store: SqlStore, unguarded: ByHand) -> None:
+    store.set_source("shop")
+    unguarded("UPDATE holdfast_sources SET breaker_threshold = 0")
+    store.set_source("shop", burst=2)
+    assert (events(store)[-1].detail or {})["repaired"] == ["breaker_threshold"]
+    assert unguarded("SELECT breaker_threshold FROM holdfast_sources") == [(1,)]
+
+
+def test_a_pause_of_what_is_not_there_makes_no_source(store: SqlStore) -> None:
+    with pytest.raises(NotFound, match="shoop"):
+        store.set_source("shoop", paused_for="10m")
+    assert store.sources() == []
+
+
+@pytest.mark.parametrize("moment", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)])
+def test_a_moment_at_the_end_of_time_is_refused(store: SqlStore, moment: datetime) -> None:
+    with pytest.raises(InvalidInput, match=r"^paused_until:"):
+        store.set_source("shop", paused_until=moment)
+
+
+@on_postgres
+def test_the_latest_moment_can_be_read_in_every_time_zone(store: SqlStore, direct_url: str) -> None:
+    for zone in ("Pacific/Kiritimati", "Etc/GMT%2B12"):
+        database = open_postgres(f"{direct_url}?options=-c%20timezone%3D{zone}")
+        far = SqlStore(database)
+        for moment in (LATEST, EARLIEST):
+            assert far.set_source("shop", paused_until=moment).paused_until == moment
+        far.close()
+    assert store.source("shop").paused_until == EARLIEST

@@ -128,6 +128,20 @@ def test_a_source_that_runs_as_many_as_it_may(store: SqlStore, clock: Clock) -> 
     assert (stuck.code, stuck.detail) == ("source_full", "source shop runs 1 of at most 1")
 
 
+@pytest.mark.parametrize("straggler", [True, False])
+def test_a_source_that_is_being_probed(store: SqlStore, by_hand: ByHand, clock: Clock, straggler: bool) -> None:
+    """What was let in before the pause is no probe: nobody waits for it."""
+    store.set_source("shop")
+    claimed = start(store, source="shop")
+    waits = enqueue(store, source="shop")
+    store.set_source("shop", paused_until=clock.now() + timedelta(seconds=1 if straggler else -1))
+    by_hand("UPDATE holdfast_sources SET failure_streak = breaker_threshold")
+    clock.move(LATE)
+    store.heartbeat([beat(claimed)])
+    stuck = next(stuck for stuck in store.stuck() if stuck.job.id == waits)
+    assert (stuck.reason == "its source is being probed after failures") is not straggler
+
+
 def test_a_source_whose_rate_is_used_up(store: SqlStore, clock: Clock) -> None:
     store.set_source("shop", rate_limit_per_minute=1)
     enqueue(store, source="shop")

@@ -120,3 +120,16 @@ def test_it_loads_no_library_of_databases_or_servers(served: Served) -> None:
 
     assert served.store.job(job_id).payload == {"a": 1, "b": 2}
     assert heavy == ""
+
+
+def test_a_worker_in_this_process_works_although_it_may_declare_no_limits(
+    served: Served, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.tasks["add"].enqueue(1, 2)
+    limited = App(served.url, token=served.new_token("worker", queues=("mine",)))
+    limited.source("forbidden", burst=2)
+    assert limited.work() == 0
+    limited.close()
+    [told] = [record for record in caplog.records if "forbidden" in record.getMessage()]
+    assert (told.levelname, told.name) == ("WARNING", "holdfast")
+    assert "forbidden" not in {source.name for source in served.store.sources()}

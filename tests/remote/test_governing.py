@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from holdfast.domain.answers import Beat
-from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost
+from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost, NotAllowed
+from holdfast.domain.events import Event, Events
 from holdfast.domain.lifecycle import State
+from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
 from holdfast.domain.record import Kept, NewRecord
 from holdfast.domain.sources import Cached, End, Entry, Leaving, SourceDeclaration
-from holdfast.remote.refusals import NotAllowed
+from holdfast.domain.timing import choose
+from holdfast.observe.sentences import sentence
+from holdfast.periodic.duties import Duties
+from holdfast.periodic.retrying import Retrying
+from holdfast.ports import Store
 from holdfast.remote.store import RemoteStore
 from holdfast.wiring.http import open_control_plane
 from tests.chaos.proxy import ForgetfulProxy
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import wait_until
 
 on_sqlite = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
 
@@ -115,10 +122,47 @@ def test_a_token_of_some_queues_declares_no_limits_and_is_told_once(served: Serv
     with pytest.raises(NotAllowed, match="not announced: declared"):
         limited.announce_sources(declared)
     limited.announce_sources(declared)
-    limited.close()
     assert "declared" not in {source.name for source in served.store.sources()}
+    limited.close()
     remote.announce_sources(declared)
     assert served.store.source("declared").max_concurrent == 3
+
+
+@on_sqlite
+def test_what_the_token_does_not_allow_is_a_warning_told_once(served: Served) -> None:
+    limited = open_control_plane(served.url, served.new_token("worker", queues=("mine",)))
+    seen: list[Event] = []
+    events = Events(seen.append)
+    now = 1_000.0
+    duties = Duties(
+        lambda: cast(Store, limited),
+        "ann",
+        lambda: choose(60.0),
+        events,
+        lambda: None,
+        lambda: [TaskInfo("theirs", defaults={"queue": "theirs"})],
+        lambda: None,
+        Retrying("duties", events, longest=0.1),
+        sources=lambda: [SourceDeclaration("forbidden", {"burst": 2})],
+    )
+
+    def is_done() -> bool:
+        duties.step(now)
+        return not duties.pending
+
+    for _ in range(3):
+        now += 61.0
+        duties.step(now)
+        wait_until(is_done, what="the round is over")
+    duties.close()
+    limited.close()
+    told = [sentence(event) for event in seen]
+    assert sorted((said.level, said.text, said.fields["duty"]) for said in told) == [
+        ("warning", "not allowed, and left out", "announce sources"),
+        ("warning", "not allowed, and left out", "announce tasks"),
+    ]
+    assert any("forbidden" in said.fields["error"] for said in told)
+    assert "forbidden" not in {source.name for source in served.store.sources()}
 
 
 TASKS = """

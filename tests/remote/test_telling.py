@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from holdfast.domain.errors import NotAllowed
 from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.domain.schedule import Declaration
 from holdfast.remote.leases import Leases
-from holdfast.remote.refusals import NotAllowed
 from holdfast.remote.store import RemoteStore
 from holdfast.wiring.http import open_control_plane
 from tests.serve.grounds import Served

@@ -80,7 +80,7 @@ def body_for(path: str, job: Held) -> dict[str, Any]:
         f"{WORKER}/fail": {**job.lease, "error": error},
         f"{WORKER}/release": job.lease,
         f"{WORKER}/reports": {"worker_id": "w", "reports": [{**job.lease, "outcome": outcome}]},
-        f"{WORKER}/records": {**job.lease, "records": [{"scope": job.stream, "data": {"title": "a"}}]},
+        f"{WORKER}/records": {**job.lease, "records": [{"scope": job.stream, "source": "s", "data": {"title": "a"}}]},
         f"{WORKER}/source/enter": {**job.lease, "source": job.stream, "number": 1},
         f"{WORKER}/source/leave": {**job.lease, "source": job.stream, "number": 1, "end": "failed", "code": "E"},
         f"{WORKER}/cache/get": {**job.lease, "source": job.stream, "key": "k"},

@@ -17,6 +17,7 @@ from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.views import WorkerRow
+from holdfast.wiring.http import open_control_plane
 from tests.serve.grounds import Served
 
 API = "/api/v1"
@@ -216,3 +217,41 @@ def test_a_source_takes_nothing_that_is_wrong(served: Served, client: httpx.Clie
     assert answer.status_code == 422, answer.text
     assert client.post(f"{API}/sources/{queue}/pause", json={"seconds": -1}).status_code == 422
     assert queue not in [found.name for found in served.store.sources()]
+
+
+@pytest.mark.parametrize("word", ["events", "pause", "resume", "cache"])
+def test_a_slash_that_is_encoded_belongs_to_the_name(
+    served: Served, client: httpx.Client, queue: str, word: str
+) -> None:
+    name = f"{queue}/{word}"
+    served.store.set_source(queue, burst=2)
+    served.store.set_source(name, burst=7)
+    served.store.keep_cached(queue, "k", 1, 60.0)
+    path = quote(name, safe="")
+    assert get(client, f"/sources/{path}")["burst"] == 7
+    assert [event["source"] for event in get(client, f"/sources/{path}/events")["events"]] == [name]
+    assert [event["source"] for event in get(client, f"/sources/{queue}/events")["events"]] == [queue]
+    assert client.post(f"{API}/sources/{path}/pause", json={"seconds": 60}).json()["name"] == name
+    assert client.post(f"{API}/sources/{path}/resume").json()["name"] == name
+    assert client.delete(f"{API}/sources/{path}/cache").json() == {"cleared": 0}
+    for ask in (client.post, client.delete):
+        assert ask(f"{API}/sources/{path}").status_code == 405, "not a word about another source"
+    assert served.store.source(queue).paused_until is None
+    assert served.store.cached(queue, "k") is not None
+
+
+def test_what_a_source_answered_is_forgotten(served: Served, client: httpx.Client, queue: str) -> None:
+    for key in ("a b/&c", "k1", "k2"):
+        served.store.keep_cached(queue, key, 1, 60.0)
+    path = f"{API}/sources/{queue}/cache"
+    with served.client(token=served.new_token("client", queues=(queue,))) as limited:
+        assert limited.delete(path).status_code == 403
+    with served.client("viewer") as viewer:
+        assert viewer.delete(path).status_code == 403
+    assert client.delete(path, params={"key": ""}).status_code == 422
+    assert client.delete(path, params={"key": "a b/&c"}).json() == {"cleared": 1}
+    remote = open_control_plane(served.url, served.tokens["client"])
+    assert (remote.clear_cache(queue, "k1"), remote.clear_cache(queue, "k1"), remote.clear_cache(queue)) == (1, 0, 1)
+    served.store.set_source(f"{queue}/events", burst=3)
+    assert remote.source(f"{queue}/events").burst == 3
+    remote.close()

@@ -71,6 +71,17 @@ def test_a_wrong_question_is_422_and_says_why(client: httpx.Client) -> None:
     assert client.delete(RECORDS, params={"scope": ""}).status_code == 422
 
 
+def test_a_parameter_that_counts_once_is_said_once(served: Served, client: httpx.Client, queue: str) -> None:
+    served.store.write_records([new(queue, "ext_1")])
+    for ask in (client.get, client.delete):
+        answer = ask(RECORDS, params=[("scope", queue), ("scope", "other")])
+        assert (answer.status_code, answer.json()["field"]) == (422, "scope"), answer.text
+        assert "given once" in answer.json()["detail"]
+    assert len(served.store.records(scope=queue).items) == 1
+    both = client.get("/api/v1/jobs", params=[("state", "pending"), ("state", "failed"), ("queue", queue)])
+    assert both.status_code == 200, "this one may be repeated"
+
+
 def test_records_are_deleted_by_clients(served: Served, client: httpx.Client, queue: str) -> None:
     served.store.write_records(
         [new(queue, f"ext_{number}", source) for number in range(3) for source in ("shop", "fair")]

@@ -73,7 +73,7 @@ def test_an_attempt_that_lost_its_lease_writes_nothing(
 ) -> None:
     say(worker, "release", **lease(job))
     assert claim(worker, queue)["job_id"] == job["job_id"]
-    refused = write(worker, job, {"scope": queue, "data": {"title": "late"}})
+    refused = write(worker, job, {"scope": queue, "source": "s", "data": {"title": "late"}})
     assert refused == {"ok": False, "reason": "lease_lost", "records": []}
     assert stored(served, queue) == []
     [refusal] = served.store.refusals(job["job_id"])
@@ -83,7 +83,7 @@ def test_an_attempt_that_lost_its_lease_writes_nothing(
 def test_nobody_writes_under_the_lease_of_another(served: Served, worker: httpx.Client, job: Json, queue: str) -> None:
     served.enqueue(queue)
     other = claim(worker, queue)
-    record = {"scope": queue, "data": {"title": "forged"}}
+    record = {"scope": queue, "source": "s", "data": {"title": "forged"}}
     answers = [write(worker, {**job, "lease_token": other["lease_token"]}, record)]
     with served.client(token=served.new_token("worker")) as thief:
         answers.append(write(thief, job, record))
@@ -96,7 +96,8 @@ def test_nobody_writes_under_the_lease_of_another(served: Served, worker: httpx.
 def test_a_token_of_one_queue_writes_for_its_jobs(served: Served, queue: str) -> None:
     with served.client(token=served.new_token("worker", queues=(queue,))) as limited:
         served.enqueue(queue)
-        assert kept(write(limited, claim(limited, queue), {"scope": queue, "data": {"title": "a"}})) == ["created"]
+        coin = {"scope": queue, "source": "s", "data": {"title": "a"}}
+        assert kept(write(limited, claim(limited, queue), coin)) == ["created"]
 
 
 @on_sqlite
@@ -127,4 +128,37 @@ def test_a_record_that_is_too_large_is_refused(served: Served, worker: httpx.Cli
     good = {"scope": queue, "source": "s", "data": {"title": "good"}}
     problem = write(worker, job, good, {**good, "data": {"title": "large", "text": "x" * 2**20}}, status=413)
     assert problem["limit_bytes"] > 0
+    assert stored(served, queue) == []
+
+
+@on_sqlite
+def test_what_replaces_keeps_its_own_key(served: Served, worker: httpx.Client, job: Json, queue: str) -> None:
+    def one(external_id: str, n: int, **named: Any) -> Json:
+        return {"scope": queue, "external_id": external_id, "data": {"n": n}, "replace": True, **named}
+
+    first = write(worker, job, one("1", 1), one("2", 2), one("1", 3, source="shop"))
+    assert kept(first) == ["created"] * 3
+    assert [record["dedupe_key"] for record in first["records"]] == ["ext_1", "ext_2", "ext_1"]
+    assert kept(write(worker, job, one("1", 4, source="shop"), one("2", 5, dedupe_key="ext_2"))) == ["replaced"] * 2
+    found = {(record.source, record.dedupe_key): record.data["n"] for record in stored(served, queue)}
+    assert found == {("", "ext_1"): 1, ("", "ext_2"): 5, ("shop", "ext_1"): 4}
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("field", "change", "said"),
+    [
+        ("replace", {"replace": True}, "external_id or a dedupe_key"),
+        ("dedupe_key", {"external_id": "1", "dedupe_key": "ext_2"}, "must be ext_1"),
+        ("dedupe_key", {"external_id": "1", "dedupe_key": "mine"}, "must be ext_1"),
+        ("source", {"source": ""}, "must be named"),
+        ("source", {"source": "", "dedupe_key": "hash_0123456789abcdef"}, "must be named"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    served: Served, worker: httpx.Client, job: Json, queue: str, field: str, change: Json, said: str
+) -> None:
+    good = {"scope": queue, "source": "s", "data": {"title": "good"}}
+    problem = write(worker, job, good, {**good, **change}, status=422)
+    assert (problem["field"], said in problem["detail"]) == (f"records.1.{field}", True), problem
     assert stored(served, queue) == []

@@ -91,8 +91,8 @@ def test_failures_open_the_breaker_and_a_source_that_asks_for_a_pause_gets_it(
 
     throttled = f"throttled-{queue}"
     served.store.set_source(throttled)
-    assert enter(worker, jobs[0], throttled)["admitted"]
-    leave(worker, jobs[0], throttled, end="throttled", retry_after=120)
+    assert enter(worker, jobs[0], throttled, 3)["admitted"]
+    leave(worker, jobs[0], throttled, 3, end="throttled", retry_after=120)
     view = served.store.source(throttled)
     assert (view.failure_streak, view.paused_until is None) == (0, False)
     assert enter(worker, jobs[1], throttled)["why"] == "paused"
@@ -115,6 +115,20 @@ def test_a_release_that_was_throttled_pauses_the_source_of_the_job(
     assert source.paused_until is not None
     events = [event.event for event in served.store.source_events(queue).items]
     assert events.count("throttled") == 1, events
+
+
+@on_sqlite
+def test_a_failure_that_another_source_was_told_of_does_not_count_for_the_jobs_own(
+    served: Served, worker: httpx.Client, queue: str
+) -> None:
+    served.store.set_source(queue)
+    served.enqueue(queue, source=queue)
+    job = claim(worker, queue)
+    error = {"code": "ConnectionError", "message": "the mail server is away"}
+    answers = [say(worker, "fail", **lease(job), error=error, told=True) for _again in range(2)]
+    assert answers[0]["requeued"]
+    assert answers[1] == answers[0]
+    assert served.store.source(queue).failure_streak == 0
 
 
 # the cache

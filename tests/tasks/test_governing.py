@@ -1,6 +1,7 @@
 """What a running job asks the engine for: records, sources, the cache. Run by `app.work()`, on a real store."""
 
 import asyncio
+import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -321,6 +322,193 @@ def test_a_source_that_takes_longer_than_one_would_wait_snoozes_the_job_at_once(
     job = handle.job()
     assert (job.state, job.failures, job.crashes) == (State.PENDING, 0, 0)
     assert (job.run_after - job.created_at).total_seconds() > 3500
+
+
+def in_use(app: App, name: str) -> int:
+    return app.store.source(name).in_use
+
+
+def test_a_task_that_outlives_the_block_it_was_created_in_enters_for_itself(app: App) -> None:
+    app.set_source("shop", max_concurrent=1)
+
+    @app.task
+    async def fetch(ctx: Context) -> list[Any]:
+        left, seen, inside = asyncio.Event(), [], 0
+        guard = ctx.source("shop")
+
+        async def later(shop: Any) -> None:
+            nonlocal inside
+            await left.wait()
+            async with shop:
+                inside += 1
+                seen.append((inside, in_use(app, "shop")))
+                await asyncio.sleep(0)
+                inside -= 1
+
+        async with guard:
+            tasks = [asyncio.create_task(later(shop)) for shop in (guard, guard, ctx.source("shop"))]
+        left.set()
+        await asyncio.gather(*tasks)
+        return [seen, in_use(app, "shop")]
+
+    handle = fetch.enqueue()
+    app.work()
+    assert handle.result(0) == [[[1, 1]] * 3, 0]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_last_one_out_leaves_and_nobody_joins_once_the_outer_block_has_ended(app: App, shared: bool) -> None:
+    app.set_source("shop", breaker_threshold=9)
+
+    @app.task
+    async def fetch(ctx: Context, shared: bool) -> list[int]:
+        guard = ctx.source("shop")
+        entered, go = asyncio.Event(), asyncio.Event()
+
+        async def beside() -> None:
+            async with guard if shared else ctx.source("shop"):
+                entered.set()
+                await go.wait()
+
+        counts = []
+        try:
+            async with guard:
+                task = asyncio.create_task(beside())
+                await entered.wait()
+                counts.append(in_use(app, "shop"))
+                raise ValueError("outer")
+        except ValueError:
+            counts.append(in_use(app, "shop"))
+        async with guard:
+            counts.append(in_use(app, "shop"))
+        go.set()
+        await task
+        return [*counts, in_use(app, "shop"), source(app, "shop").failure_streak]
+
+    handle = fetch.enqueue(shared)
+    app.work()
+    assert handle.result(0) == [1, 1, 2, 0, 1], "what the outer block says counts, and is told by the last one out"
+
+
+def test_blocks_that_end_in_any_order_or_in_another_context_hold_nothing(app: App) -> None:
+    app.set_source("shop", max_concurrent=1)
+
+    @app.task
+    def fetch(ctx: Context) -> list[int]:
+        one, two = ctx.source("shop"), ctx.source("shop")
+        one.__enter__()
+        two.__enter__()
+        one.__exit__(None, None, None)
+        counts = [in_use(app, "shop")]
+        two.__exit__(None, None, None)
+        counts.append(in_use(app, "shop"))
+
+        one.__enter__()
+        contextvars.Context().run(one.__exit__, None, None, None)
+        counts.append(in_use(app, "shop"))
+        with ctx.source("shop"):
+            counts.append(in_use(app, "shop"))  # it has entered, and is no part of the one before
+
+        one.__enter__()
+        two.__enter__()
+        copies = [contextvars.copy_context() for _ in range(2)]
+        copies[0].run(two.__exit__, None, None, None)
+        copies[1].run(one.__exit__, None, None, None)
+        one.__exit__(None, None, None)  # once too often
+        return [*counts, in_use(app, "shop")]
+
+    handle = fetch.enqueue()
+    app.work()
+    assert handle.result(0) == [1, 0, 0, 1, 0]
+
+
+def test_an_error_counts_for_the_source_of_the_innermost_block_and_no_other(app: App) -> None:
+    for name in ("own", "outer", "inner"):
+        app.set_source(name, breaker_threshold=9)
+
+    @app.task(source="own", max_attempts=1)
+    async def fetch(ctx: Context, how: str) -> None:
+        again = ValueError("the very same")
+        match how:
+            case "nested":
+                async with ctx.source("outer"), ctx.source("inner"):
+                    raise ValueError
+            case "in a group":
+                async with ctx.source("outer"), asyncio.TaskGroup() as group:
+                    group.create_task(in_inner(ctx, ValueError()))
+            case "as the cause":
+                try:
+                    await in_inner(ctx, again)
+                except ValueError as error:
+                    raise KeyError from error
+            case "for good":
+                try:
+                    await in_inner(ctx, again)
+                except ValueError as error:
+                    raise Permanent(error) from None
+            case "own inside another":
+                async with ctx.source("outer"), ctx.source("own"):
+                    raise ValueError
+            case "another one afterwards":
+                with pytest.raises(ValueError, match="same"):
+                    await in_inner(ctx, again)
+                raise KeyError
+            case "twice":
+                with pytest.raises(ValueError, match="same"):
+                    await in_inner(ctx, again)
+                await in_inner(ctx, again)
+
+    async def in_inner(ctx: Context, error: Exception) -> None:
+        async with ctx.source("inner"):
+            raise error
+
+    def after(how: str) -> tuple[int, int, int]:
+        before = {view.name: view.failure_streak for view in app.sources()}
+        handle = fetch.enqueue(how)
+        app.work()
+        assert handle.job().state is State.FAILED
+        added = {view.name: view.failure_streak - before[view.name] for view in app.sources()}
+        for name in added:
+            app.resume_source(name)
+        return added["own"], added["outer"], added["inner"]
+
+    assert after("nested") == (0, 0, 1)
+    assert after("in a group") == (0, 0, 1)
+    assert after("as the cause") == (0, 0, 1)
+    assert after("for good") == (0, 0, 1)
+    assert after("own inside another") == (1, 0, 0)
+    assert after("another one afterwards") == (1, 0, 1)
+    assert after("twice") == (0, 0, 2)
+
+
+def test_who_is_turned_away_does_not_come_back_several_times_a_second(app: App) -> None:
+    app.set_source("shop", max_concurrent=0)
+
+    @app.task
+    def fetch(ctx: Context) -> None:
+        with ctx.source("shop", max_wait=0):
+            raise AssertionError("nobody gets in")
+
+    handle = fetch.enqueue()
+    assert app.work() == 1
+    detail = app.store.events(handle.id)[-1].detail or {}
+    assert detail["reason"] == "source shop: concurrency"
+    assert 1.0 <= detail["delay_seconds"] <= 1.25
+
+
+def test_work_waits_for_a_source_that_lets_in_what_is_due_within_a_minute(app: App) -> None:
+    app.set_source("shop", rate="10/s")
+    app.set_source("closed", rate="1/h")
+
+    @app.task(source="shop")
+    def fetch() -> None:
+        pass
+
+    handles = [fetch.enqueue() for _ in range(3)]
+    rare = [fetch.using(source="closed").enqueue() for _ in range(2)]
+    assert app.work() == 4
+    assert {handle.job().state for handle in handles} == {State.SUCCEEDED}
+    assert sorted(handle.job().state for handle in rare) == [State.PENDING, State.SUCCEEDED]
 
 
 def test_how_a_block_ends_moves_the_breaker(app: App) -> None:

@@ -77,3 +77,10 @@ def test_the_page_about_records_shows_what_works(app: App) -> None:
     names["record_id"] = app.records.query(scope="1881-S", dedupe_key="ext_8").items[0].id
     exec(reading, names)
     assert [record.source for record in app.records.every(scope="1881-S")] == ["import", ""]
+
+
+def test_a_strength_is_a_number_that_can_be_kept(app: App) -> None:
+    for strength in (10**400, float("nan"), float("-inf"), True, "strong"):
+        with pytest.raises(InvalidInput, match="strength: must be"):
+            app.records.record("coins", "shop", {"title": "a"}, strength=strength)  # type: ignore[arg-type]
+    assert app.records.record("coins", "shop", {"title": "a"}, strength=10**300).kept is Kept.CREATED

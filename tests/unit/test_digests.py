@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from holdfast.domain.digests import DIGEST_HEX, lease_token, report_digest, token_digest
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Snoozed, Succeeded
+from holdfast.domain.wire import outcome_from_json, outcome_to_json
 
 JOB = "01890a5d-ac96-774b-bcce-b302099a8057"
 OTHER = "01890a5d-ac96-774b-bcce-b302099a8058"
@@ -85,6 +86,19 @@ def test_a_result_that_is_no_json_is_refused_and_named(result: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         report_digest(Succeeded(result), f"result of job {JOB}")
     assert JOB in caught.value.field
+
+
+def test_a_plain_failure_keeps_the_digest_it_had_before_another_source_could_be_told() -> None:
+    plain = Failed(JobError("ValueError", "no", "…", retryable=False), exit_code=3)
+    assert report_digest(plain) == "a9def35c3c78d93c9465c3807d2a49e7"
+    assert report_digest(replace(plain, told=True)) != report_digest(plain)
+
+
+def test_what_another_source_was_told_of_is_said_on_the_wire_and_nothing_else_is() -> None:
+    plain = Failed(JobError("ValueError", "no"))
+    assert "told" not in outcome_to_json(plain)
+    for outcome in (plain, replace(plain, told=True)):
+        assert outcome_from_json(outcome_to_json(outcome)) == outcome
 
 
 def test_a_plain_snooze_keeps_the_digest_it_had_before_sources_could_throttle() -> None:

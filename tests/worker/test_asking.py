@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from holdfast import NewJob
 from holdfast.domain.asks import Verb
@@ -16,11 +17,13 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.timing import choose
 from holdfast.ports import Store
+from holdfast.runners.child.asking import Asks, JobAsks
+from holdfast.runners.child.link import Link
 from holdfast.runners.frames import Frame
 from holdfast.runners.process import RunnerProcess
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_store
-from holdfast.worker.asking import Asking
+from holdfast.worker.asking import MOST_ASKS, Asking
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.serving import Caching, Serving
 from tests.chaos.databases import query
@@ -108,6 +111,12 @@ def outlived(ctx: Context):
         Path("lost").write_text("yes")
 
 @app.task
+def patient(ctx: Context):
+    Path("patient").write_text("yes")
+    with ctx.source("closed", max_wait="10m"):
+        pass
+
+@app.task
 def last(ctx: Context):
     Path("last").write_text("yes")
     while not Path("asked_to_stop").exists():
@@ -155,13 +164,17 @@ def test_who_lost_its_lease_is_told_and_a_worker_that_stops_still_answers(sqlite
     assert [record.data for record in site.store.records(scope="coins").items] == []
     assert "record" in {refusal.verb for refusal in site.wait_for_refusals(outlived)}
 
-    last = site.enqueue("last")
+    last, patient = site.enqueue("last"), site.enqueue("patient")
     site.wait_for_file("last")
+    site.wait_for_file("patient")
     worker.send(signal.SIGTERM)
     worker.wait_for_log("draining")
     site.tell("asked_to_stop")
     assert worker.wait() == 0
     assert site.job(last).result == "created"
+    waited = site.job(patient)
+    assert (waited.state, waited.failures, waited.crashes) == (State.PENDING, 0, 0)
+    assert site.store.events(patient)[-1].event == "snoozed", "it need not wait for its turn until the grace is over"
 
 
 # the supervisor's part alone
@@ -281,8 +294,88 @@ def test_what_an_attempt_asked_that_is_over_is_dropped(stage: Stage) -> None:
     stage.run(lambda: len(stage.asking) == 0 and stage.asking.wake_at() == float("inf"), "nothing waits any more")
     stage.away = False
     stage.ask(held, 2, "records", record("2"))
-    assert [frame["error"]["kind"] for frame in ear.heard] == ["lease_lost"]
+    assert [(frame["number"], frame["error"]["kind"]) for frame in ear.heard] == [(1, "lease_lost"), (2, "lease_lost")]
     assert stage._store.records().items == ()
+
+
+class Runner:
+    """A runner's side of asking, with the supervisor's on the other end of the line."""
+
+    is_open = True
+    is_sending_here = False
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.asks = Asks(cast(Link, self))
+
+    def send(self, data: bytes) -> None:
+        self._stage.asking.hear(cast(RunnerProcess, self), json.loads(data))
+
+    def answer(self, frame: bytes) -> None:
+        self.asks.answered(json.loads(frame))
+
+    def job(self) -> tuple[Held, JobAsks]:
+        held, _ear = self._stage.job()
+        held.runner = cast(RunnerProcess, self)
+        return held, JobAsks(held.id, self.asks)
+
+
+def test_jobs_that_end_with_open_asks_leave_a_runner_that_is_answered(stage: Stage) -> None:
+    runner = Runner(stage)
+    stage.away = True
+    for _ in range(10):
+        held, asks = runner.job()
+        for number in range(40):
+            asks.tell(Verb.RECORDS, record(str(number)))
+        stage.step()
+        asks.close()
+        held.reported = True
+    stage.away = False
+    _held, asks = runner.job()
+    waiting = [asks._begin(Verb.RECORDS, record(f"late {number}")) for number in range(100)]
+    stage.run(lambda: all(answer.done() for answer in waiting), "everything is answered")
+    assert [answer.result()[0]["kept"] for answer in waiting] == ["created"] * 100
+    stage.run(lambda: not stage.asking._open, "nothing is counted as open")
+
+
+def test_a_runner_that_floods_is_refused_and_others_are_not(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, ear = stage.job()
+    other, other_ear = stage.job()
+    stage.away = True
+    for number in range(1, MOST_ASKS + 4):
+        stage.ask(held, number, "records", record(str(number)))
+    stage.ask(other, 1, "records", record("other"))
+    refused = [(frame["number"], frame["error"]["kind"]) for frame in ear.heard]
+    assert refused == [(MOST_ASKS + n, "too_large") for n in (1, 2, 3)]
+    assert other_ear.heard == []
+
+    stage.away = False
+    stage.run(lambda: len(ear.heard) == MOST_ASKS + 3 and len(other_ear.heard) == 1, "the rest is answered")
+    monkeypatch.setattr("holdfast.worker.asking.MOST_BYTES", 1_000)
+    stage.ask(held, 1_000, "records", record("x" * 1_000))
+    assert ear.heard[-1]["error"]["kind"] == "too_large"
+    stage.ask(held, 1_001, "records", record("small"))
+    stage.run(lambda: ear.heard[-1]["number"] == 1_001, "what fits is answered")
+
+
+def test_nobody_waits_at_a_desk_for_a_source_that_somebody_has_locked(postgres_url: str) -> None:
+    """On Postgres: SQLite has no locks of rows, and its writers wait for each other anyway."""
+    store = open_store(postgres_url)
+    stage = Stage(store)
+    operator = create_engine(postgres_url)
+    try:
+        store.set_source("shop", max_concurrent=500)
+        (held, ear), (other, other_ear) = stage.job(), stage.job()
+        with operator.begin() as connection:
+            connection.execute(text("UPDATE holdfast_sources SET burst = 2"))
+            stage.ask(held, 1, "enter", {"source": "shop", "number": 1})
+            stage.ask(other, 1, "enter", {"source": "shop", "number": 1})
+            stage.run(lambda: bool(ear.heard and other_ear.heard), "both are answered while it is locked")
+        assert {frame["value"]["reason"] for frame in (*ear.heard, *other_ear.heard)} == {"busy"}
+    finally:
+        operator.dispose()
+        stage.asking.close()
+        store.close()
 
 
 def test_jobs_take_turns_at_the_desks(stage: Stage) -> None:

@@ -92,6 +92,7 @@ _sources.command("set")(sources.set_source)
 _sources.command("pause")(sources.pause)
 _sources.command("resume")(sources.resume)
 _sources.command("events")(sources.events)
+_sources.command("clear-cache")(sources.clear_cache)
 
 _records = _group("records", "What jobs found and kept: look at it, delete it.", records.list_records)
 _records.command("show")(records.show)

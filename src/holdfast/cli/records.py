@@ -13,9 +13,11 @@ from holdfast.cli.ages import age
 from holdfast.cli.confirm import confirm
 from holdfast.cli.session import Json, begin, opened
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.jsonable import iso
 from holdfast.domain.record import Record
 from holdfast.domain.views import Page
 
+LISTED = 50
 LONGEST_SHOWN = 120
 MOST_COUNTED = 1_000
 
@@ -29,21 +31,22 @@ def list_records(
     source: Source = None,
     job: Annotated[str | None, typer.Option(metavar="ID", help="Only what this job wrote.")] = None,
     key: Key = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many, up to 1000.")] = 50,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many, up to 1000; else 50.")] = None,
     after: Annotated[str | None, typer.Option(metavar="ID", help="Continue after this record.")] = None,
     json: Json = False,
 ) -> None:
     """The records that jobs wrote, newest first. Exit code 1 when there is none."""
     session = begin(context, json)
     if context.invoked_subcommand is not None:
-        if any(value is not None for value in (scope, source, job, key, after)):
+        if any(value is not None for value in (scope, source, job, key, limit, after)):
             raise InvalidInput(
                 "records", f"name what is meant behind the command: records {context.invoked_subcommand} …"
             )
         context.obj = session  # `records --json show ID`
         return
     with opened(session.settings()) as store:
-        page = store.records(scope=scope, source=source, job_id=job, dedupe_key=key, limit=limit, after=after)
+        most = LISTED if limit is None else limit
+        page = store.records(scope=scope, source=source, job_id=job, dedupe_key=key, limit=most, after=after)
     if session.json:
         output.document({"records": page.items, "after": page.after})
     elif page.items:
@@ -64,7 +67,7 @@ def show(context: typer.Context, record_id: Annotated[str, typer.Argument(metava
         return
     names = ("id", "scope", "source", "dedupe_key", "external_id", "strength", "job_id", "attempt")
     facts: list[tuple[str, object]] = [(name.replace("_", " "), getattr(record, name)) for name in names]
-    output.facts([*facts, ("created", record.created_at.isoformat()), ("updated", record.updated_at.isoformat())])
+    output.facts([*facts, ("created", iso(record.created_at)), ("updated", iso(record.updated_at))])
     output.line(json_text.dumps(record.data, ensure_ascii=False, indent=2))
 
 

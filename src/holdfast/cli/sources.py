@@ -1,7 +1,8 @@
-"""`holdfast sources`, and `set`, `pause`, `resume` and `events` below it"""
+"""`holdfast sources`, and `set`, `pause`, `resume`, `events` and `clear-cache` below it"""
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -10,13 +11,15 @@ import typer
 from holdfast.cli import output
 from holdfast.cli.ages import age
 from holdfast.cli.limits import names, number, unless_none, whole_number
-from holdfast.cli.session import Json, begin, opened
+from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain import durations
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.jsonable import iso
-from holdfast.domain.sources import Breaker
+from holdfast.domain.names import check_name
+from holdfast.domain.sources import Breaker, check_limits
 from holdfast.domain.spec import encode_json
 from holdfast.domain.views import SourceView
+from holdfast.wiring.cache import open_cache
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -90,8 +93,7 @@ def set_source(
     changes |= {field: value for field, value in given.items() if value is not None}
     if not changes:
         raise InvalidInput("limits", "name at least one to set, such as --rate 100/m or --max-concurrent 2")
-    with opened(session.settings(), create=True) as store:
-        _show(store.set_source(name, **changes), session.json)
+    _set(session, name, changes)
 
 
 def pause(
@@ -105,8 +107,7 @@ def pause(
     seconds = durations.seconds(lasting, "for")
     if seconds <= 0:
         raise InvalidInput("for", "must be more than zero; `holdfast sources resume` ends a pause")
-    with opened(session.settings(), create=True) as store:
-        _show(store.set_source(name, paused_for=seconds), session.json)
+    _set(session, name, {"paused_for": seconds})
 
 
 def resume(context: typer.Context, name: Name, json: Json = False) -> None:
@@ -127,6 +128,8 @@ def events(
     session = begin(context, json)
     with opened(session.settings()) as store:
         page = store.source_events(name, limit, after)
+        if name is not None and not page.items:
+            store.source(name)  # of one that is not there, nothing can have happened
     if session.json:
         output.document({"events": page.items, "after": page.after})
     elif page.items:
@@ -138,6 +141,31 @@ def events(
             output.remark(f"There are more: --after {page.after}")
     else:
         output.remark("Nothing has happened.")
+
+
+def clear_cache(
+    context: typer.Context,
+    name: Name,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Only what is kept under this key.")] = None,
+    json: Json = False,
+) -> None:
+    """Forget what a source answered: the next job that wants it asks the source itself."""
+    session = begin(context, json)
+    settings = session.settings()
+    with opened(settings) as store, closing(open_cache(settings.cache_url, lambda: store)) as cache:
+        cleared = cache.store().clear_cache(name, key)
+    if session.json:
+        output.document({"cleared": cleared})
+    else:
+        output.line(f"{cleared:,} {'answer' if cleared == 1 else 'answers'} forgotten.")
+
+
+def _set(session: Session, name: str, changes: dict[str, Any]) -> None:
+    """What is refused makes no file."""
+    check_name(name, "source")
+    check_limits(changes)
+    with opened(session.settings(), create=True) as store:
+        _show(store.set_source(name, **changes), session.json)
 
 
 def _show(source: SourceView, as_json: bool) -> None:

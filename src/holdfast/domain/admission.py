@@ -2,8 +2,9 @@
 
 In use is a count of rows in state `running`, and of the entries that such jobs made themselves, never a counter: so
 nothing has to be given back when a worker dies. A breaker that is half open (its failures reached the threshold and
-its pause is over) lets in a single probe: one in use, fleet-wide. If the prober dies, its row leaves `running` and the
-probe is free again.
+its pause is over) lets in a single probe, fleet-wide: a probe is what was let in since the pause was over, so that a
+straggler from before it, which may hang for good, keeps nobody out. If the prober dies, its row leaves `running` and
+the probe is free again.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class SourceStanding:
         refilled = self.bucket_level + max(self.seconds_since, 0.0) * self.rate_limit_per_minute / 60.0
         return min(float(self.burst), refilled)
 
-    def allowance(self, in_use: int) -> int | None:
-        """How many may start now; None for no limit."""
+    def allowance(self, in_use: int, probes: int) -> int | None:
+        """How many may start now; None for no limit. `probes` are those in use that were let in since its pause."""
         bounds: list[int] = []
         if self.half_open:
-            bounds.append(1 - in_use)
+            bounds.append(1 - probes)
         if self.max_concurrent is not None:
             bounds.append(self.max_concurrent - in_use)
         if self.level is not None:

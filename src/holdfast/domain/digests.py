@@ -59,8 +59,9 @@ def _digest(outcome: Outcome, field: str) -> str:
     content = {"outcome": type(outcome).__name__} | {f.name: getattr(outcome, f.name) for f in fields(outcome)}
     if isinstance(outcome, Failed):
         content["error"] = outcome.error.to_json()
-    if not content.get("throttled", True):  # a plain snooze has the digest that it had before there was such a thing
-        del content["throttled"]
+    for name in ("throttled", "told"):  # a plain report has the digest that it had before there were such things
+        if not content.get(name, True):
+            del content[name]
     return hashlib.sha256(canonical_json(content, field)).hexdigest()[:DIGEST_HEX]
 
 

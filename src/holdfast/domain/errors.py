@@ -8,7 +8,8 @@ HoldfastError
 │   └── ArtifactMissing   a saved file that is on record is not where the artifacts are kept
 ├── ArtifactUnavailable   a file cannot be saved or read: no space, no permission, no answer
 ├── ConfigurationError    settings, URL or installation
-│   └── SchemaMismatch    the database's tables are older or newer than this code
+│   ├── SchemaMismatch    the database's tables are older or newer than this code
+│   └── NotAllowed        a control plane does not allow this to the token
 ├── StoreUnavailable      the database cannot be reached, or stayed busy for too long
 ├── JobFailed             the result of a job was asked for, and it has failed for good
 ├── JobCancelled          the result of a job was asked for, and it was cancelled
@@ -70,6 +71,10 @@ class ConfigurationError(HoldfastError):
 
 class SchemaMismatch(ConfigurationError):
     """The database schema and this version of Holdfast do not fit together."""
+
+
+class NotAllowed(ConfigurationError):
+    """Not with this token."""
 
 
 class StoreUnavailable(HoldfastError):

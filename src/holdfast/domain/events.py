@@ -162,6 +162,14 @@ class WakeUps:
 
 
 @dataclass(frozen=True, slots=True)
+class DutyRefused:
+    """What the worker's token does not allow it to do for all of them; its jobs go on without."""
+
+    duty: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something unexpected that the worker survived, with its traceback."""
 
@@ -188,6 +196,7 @@ Event = (
     | UpkeepDone
     | UpkeepFailed
     | WakeUps
+    | DutyRefused
     | Problem
 )
 Subscriber = Callable[[Event], None]

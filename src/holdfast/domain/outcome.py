@@ -48,8 +48,11 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
+    """`told`: another source was told of it, so it says nothing about the job's own."""
+
     error: JobError
     exit_code: int | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def _checked(record: NewRecord, prefix: str) -> tuple[NewRecord, str]:
         check_name(record.external_id, f"{prefix}external_id")
     if type(record.replace) is not bool:
         raise InvalidInput(f"{prefix}replace", f"must be true or false, got {type(record.replace).__name__}")
-    strength = _finite(record.strength, f"{prefix}strength")
+    strength = check_strength(record.strength, f"{prefix}strength")
     return replace(record, strength=strength), _checked_data(record.data, f"{prefix}data")
 
 
@@ -106,7 +106,7 @@ def check_key(value: Any, field: str = "dedupe_key") -> str:
     return check_name(value, field)
 
 
-def _finite(value: Any, field: str) -> float:
+def check_strength(value: Any, field: str = "strength") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(field, f"must be a number, got {type(value).__name__}")
     try:

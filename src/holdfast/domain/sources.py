@@ -6,9 +6,11 @@ source, and holds it until it leaves. `domain/admission.py` decides, `domain/bre
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -25,18 +27,24 @@ _RATE = re.compile(r"\s*(\d{1,12}(?:\.\d{1,9})?)\s*(?:/|\s+per\s+|\s+a\s+)\s*([a
 HIGHEST_RATE = 1e9
 HIGHEST_COUNT = 1_000_000
 MOST_CODES = 100
+_ABOVE_ZERO = math.ulp(0.0)
+# As far as a clock can be read in every time zone there is: a database shows times in its own, and no driver can read
+# the year 10000.
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, 8, tzinfo=UTC)
 
 
 def per_minute(rate: str | float, field: str = "rate") -> float:
     """A rate such as "100/m", "5/s", "1000 per hour", or a number a minute."""
+    number: Any = rate
     if isinstance(rate, str):
         found = _RATE.fullmatch(rate.lower())
         unit = None if found is None else _UNITS.get(found[2])
         if found is not None and unit is not None:
-            rate = float(found[1]) * _PER_MINUTE[unit]
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= HIGHEST_RATE:
+            number = float(found[1]) * _PER_MINUTE[unit]
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= HIGHEST_RATE:
         raise InvalidInput(field, f'must be a rate such as "5/s", "100/m", "1000/h" or "1/d", got {str(rate)[:40]!r}')
-    return float(rate)
+    return float(number)
 
 
 class PausedBy(StrEnum):
@@ -122,6 +130,26 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+# The lowest and the highest that a number in a source's row may be, and what it is taken for where it is none.
+_BOUNDS: dict[str, tuple[float, float, float | None]] = {
+    "rate_limit_per_minute": (_ABOVE_ZERO, HIGHEST_RATE, None),
+    "burst": (1, HIGHEST_COUNT, 1),
+    "max_concurrent": (0, HIGHEST_COUNT, None),
+    "failure_streak": (0, 2**31 - 1, 0),
+    "breaker_threshold": (1, HIGHEST_COUNT, 5),
+    "breaker_pause_seconds": (_ABOVE_ZERO, durations.LONGEST_SECONDS, 300.0),
+    "bucket_level": (0, HIGHEST_RATE, 0.0),
+}
+
+
+def understood(field: str, stored: Any) -> Any:
+    """A number of a source's row as it can be worked with, whatever was typed there: no outcome may hang on that."""
+    low, high, otherwise = _BOUNDS[field]
+    if stored is None or isinstance(stored, bool) or not isinstance(stored, int | float) or math.isnan(stored):
+        return otherwise
+    return min(max(stored, low), high)
+
+
 def check_limits(given: Mapping[str, Any]) -> dict[str, Any]:
     """As they are stored: a `rate` such as "100/m" is a `rate_limit_per_minute`. `paused_for` stays what it is: seconds
     from the moment at which the store is told."""
@@ -170,7 +198,9 @@ def _optional_count(value: Any, field: str) -> int | None:
 
 
 def _optional_moment(value: Any, field: str) -> Any:
-    return None if value is None else check_moment(value, field)
+    if value is not None and not EARLIEST <= check_moment(value, field) <= LATEST:
+        raise InvalidInput(field, f"must be between {EARLIEST.date()} and {LATEST.date()}, got {value}")
+    return value
 
 
 def _pause(value: Any, field: str) -> float:

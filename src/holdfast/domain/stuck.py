@@ -102,6 +102,7 @@ class SourceFacts:
     paused_until: datetime | None = None
     running: int = 0
     paused_by: str | None = None
+    probes: int = 0  # those of the running that were let in since its pause was over
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ def _source_is_closed(facts: WaitingFacts, now: datetime) -> Verdict | None:
             Code.SOURCE_PAUSED, reason, f"source {name} is paused for another {left}", advice.format(name=name)
         )
     standing = source.standing
-    if standing.half_open and source.running:
+    if standing.half_open and source.probes:
         return Verdict(
             Code.SOURCE_PAUSED,
             "its source is being probed after failures",

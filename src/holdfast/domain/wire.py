@@ -38,8 +38,9 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
     match outcome:
         case Succeeded(result=result, result_ref=result_ref):
             return {"kind": "succeeded", "result": result, "result_ref": result_ref}
-        case Failed(error=error, exit_code=exit_code):
-            return {"kind": "failed", "error": error.to_json(), "exit_code": exit_code}
+        case Failed(error=error, exit_code=exit_code, told=told):
+            failed = {"kind": "failed", "error": error.to_json(), "exit_code": exit_code}
+            return {**failed, "told": True} if told else failed
         case Crashed(message=message, exit_code=exit_code, signal=signal):
             return {"kind": "crashed", "message": message, "exit_code": exit_code, "signal": signal}
         case Released(reason=reason):
@@ -60,7 +61,7 @@ def outcome_from_json(value: dict[str, Any]) -> Outcome:
         case "failed":
             error = value["error"]
             known = JobError(error["code"], error["message"], error["stack"], error["retryable"])
-            return Failed(known, value["exit_code"])
+            return Failed(known, value["exit_code"], bool(value.get("told")))
         case "crashed":
             return Crashed(value["message"], value["exit_code"], value["signal"])
         case "released":

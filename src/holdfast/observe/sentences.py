@@ -9,6 +9,7 @@ from holdfast.domain.answers import Status
 from holdfast.domain.events import (
     Beats,
     Claims,
+    DutyRefused,
     Event,
     LeaseGone,
     Problem,
@@ -84,6 +85,8 @@ def sentence(event: Event) -> Sentence:
         case UpkeepFailed(chore, message, stack, retry_seconds):
             fields = {"chore": chore, "error": message, "stack": stack, "retry_seconds": round(retry_seconds, 1)}
             return Sentence("error", "upkeep failed", fields)
+        case DutyRefused(duty, message):
+            return Sentence("warning", "not allowed, and left out", {"duty": duty, "error": message})
         case Problem(where, message, stack):
             told = {"where": where, "error": message} | ({} if stack is None else {"stack": stack})
             return Sentence("error", "unexpected problem survived", told)

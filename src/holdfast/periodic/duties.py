@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from holdfast.domain.answers import Status
-from holdfast.domain.errors import StoreUnavailable
-from holdfast.domain.events import Events, Problem, Reaping, ScheduleFailed, Ticked
+from holdfast.domain.errors import NotAllowed, StoreUnavailable
+from holdfast.domain.events import DutyRefused, Events, Problem, Reaping, ScheduleFailed, Ticked
 from holdfast.domain.job import DEFAULT_LEASE_SECONDS, Claimed
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
@@ -70,13 +70,19 @@ class _Round:
 
 
 @dataclass(frozen=True, slots=True)
+class _Failure:
+    message: str
+    refused: bool = False  # with this token it will not do, and that is how somebody wants it
+
+
+@dataclass(frozen=True, slots=True)
 class _Done:
     """What came of it."""
 
     reaped: int = 0
     fired: Fired | None = None
     failures: tuple[ScheduleFailure, ...] = field(default=())
-    tried: Mapping[Duty, str | None] = field(default_factory=dict)  # what was wrong with it
+    tried: Mapping[Duty, _Failure | None] = field(default_factory=dict)  # what was wrong with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ class _Trying:
     """Does one duty after the other and remembers what was wrong with which."""
 
     def __init__(self) -> None:
-        self.outcomes: dict[Duty, str | None] = {}
+        self.outcomes: dict[Duty, _Failure | None] = {}
 
     def __call__(self, duty: Duty, do: Callable[[], Answer]) -> Answer | None:
         self.outcomes[duty] = None
@@ -100,9 +106,11 @@ class _Trying:
             return do()
         except StoreUnavailable:
             raise
+        except NotAllowed as error:
+            self.outcomes[duty] = _Failure(str(error), refused=True)
         except Exception as error:  # whatever is wrong with this one must not keep the others from being done
-            self.outcomes[duty] = f"{type(error).__name__}: {error}"
-            return None
+            self.outcomes[duty] = _Failure(f"{type(error).__name__}: {error}")
+        return None
 
 
 class Duties:
@@ -179,8 +187,8 @@ class Duties:
         if done.reaped:
             self._events.emit(Reaping(done.reaped))
         self._tell_failures(done)
-        for duty, message in done.tried.items():
-            self._note(duty, message, now)
+        for duty, failure in done.tried.items():
+            self._note(duty, failure, now)
         if done.fired is None:
             return
         for tick in done.fired.ticks:
@@ -190,16 +198,16 @@ class Duties:
         wait = LOOK_SELDOM_SECONDS if seconds is None else min(seconds, LOOK_EVERY_SECONDS)
         self._fire_at = now + max(wait, SHORTEST_LOOK_SECONDS)
 
-    def _note(self, duty: Duty, message: str | None, now: float) -> None:
+    def _note(self, duty: Duty, failure: _Failure | None, now: float) -> None:
         """Told once for each reason, then tried again after a wait that doubles."""
         before = self._troubles.pop(duty, None)
-        if message is None:
+        if failure is None:
             return
         times = 0 if before is None else before.times + 1
         again_at = now + min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(times, 10))
-        self._troubles[duty] = _Trouble(message, times, again_at)
-        if before is None or before.message != message:
-            self._events.emit(Problem(f"the duty to {duty}", message))
+        self._troubles[duty] = _Trouble(failure.message, times, again_at)
+        if before is None or before.message != failure.message:
+            self._events.emit(_told(duty, failure))
         match duty:
             case Duty.REAP:
                 self._reap_at = again_at
@@ -324,3 +332,9 @@ class Duties:
 
     def close(self) -> None:
         self._desk.close()
+
+
+def _told(duty: Duty, failure: _Failure) -> DutyRefused | Problem:
+    if failure.refused:
+        return DutyRefused(str(duty), failure.message)
+    return Problem(f"the duty to {duty}", failure.message)

@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.domain.answers import Beat
 from holdfast.domain.caching import check_place, checked_ttl, checked_value
-from holdfast.domain.errors import ConfigurationError, LeaseLost
+from holdfast.domain.errors import ConfigurationError, LeaseLost, NotAllowed
 from holdfast.domain.jsonable import to_json
 from holdfast.domain.names import check_id, check_name, storable_text
 from holdfast.domain.record import Kept, NewRecord, Written, check_records
@@ -22,7 +22,6 @@ from holdfast.domain.sources import Cached, Entered, Entry, Leaving, SourceDecla
 from holdfast.domain.wire import attempt_id
 from holdfast.remote.cleaning import LONGEST_CODE, NOBODY, label
 from holdfast.remote.line import Line
-from holdfast.remote.refusals import NotAllowed
 from holdfast.remote.work import WORKER
 
 

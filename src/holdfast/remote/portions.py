@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from holdfast.domain.errors import NotAllowed
 from holdfast.remote.line import encode
-from holdfast.remote.refusals import NotAllowed
 
 # Half of what a control plane takes: one result that is large, and what stands around it, still fit.
 MOST_BYTES = 4 * 1024 * 1024

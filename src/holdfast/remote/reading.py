@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 from holdfast.domain.answers import Operated, OperatorAnswer
 from holdfast.domain.artifacts import Artifact
+from holdfast.domain.caching import check_place
 from holdfast.domain.errors import InvalidInput, NotFound
 from holdfast.domain.job import Attempt, AuditEvent, Enqueued, Job
 from holdfast.domain.jsonable import from_json, to_json
@@ -96,11 +97,6 @@ class Reading:
         return _all(SourceView, self._line.get(f"{API}/sources")["sources"])
 
     def source(self, name: str) -> SourceView:
-        if name.endswith("/events"):  # its path is that of another source's events
-            found = [source for source in self.sources() if source.name == name]
-            if not found:
-                raise NotFound(f"there is no source {name}")
-            return found[0]
         return from_json(SourceView, self._line.get(_source(name)))
 
     def source_events(self, source: str | None = None, limit: int = 50, after: str | None = None) -> Page[SourceEvent]:
@@ -181,6 +177,12 @@ class Reading:
 
     def resume_source(self, name: str) -> SourceView:
         return from_json(SourceView, self._line.post(f"{_source(name)}/resume"))
+
+    def clear_cache(self, source: str, key: str | None = None) -> int:
+        if key is not None:
+            check_place(source, key)
+        wanted = "" if key is None else f"?{urlencode({'key': key})}"
+        return int(self._line.delete(f"{_source(source)}/cache{wanted}")["cleared"])
 
     def run_schedule_now(self, name: str) -> Enqueued:
         answer = self._line.post(f"{API}/schedules/{_quoted(name)}/run", once=True)

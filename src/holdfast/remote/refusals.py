@@ -11,6 +11,7 @@ from holdfast.domain.errors import (
     Conflict,
     HoldfastError,
     InvalidInput,
+    NotAllowed,
     NotFound,
     StoreUnavailable,
     TooLarge,
@@ -24,10 +25,6 @@ class NotDone(StoreUnavailable):
 
 class AccessRefused(NotDone):
     """To a worker a token that is refused is like a store that is away."""
-
-
-class NotAllowed(ConfigurationError):
-    """Not with this token."""
 
 
 class WrongState(Conflict):

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from holdfast.domain.answers import Beat, Beaten, Settled
+from holdfast.domain.errors import NotAllowed
 from holdfast.domain.jsonable import to_json
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
@@ -22,7 +23,6 @@ from holdfast.remote.cleaning import NOBODY, clean_beat, clean_line, clean_repor
 from holdfast.remote.leases import Leases
 from holdfast.remote.line import Line
 from holdfast.remote.portions import portions, send_allowed
-from holdfast.remote.refusals import NotAllowed
 
 WORKER = "/internal/worker"
 MOST_AT_ONCE = 500

@@ -9,7 +9,8 @@ supervisor → runner
                                            a function finds `ctx.cancelled` (or `ctx.lease_lost`) true
   lease_lost {id}                          only tell this one: it said that it goes on without a lease
   answer    {id, number, value}            to an ask of this number; or {id, number, error} as in `domain/asks.py`
-  give_back {}                             answer `returned` with every queued job that has not started
+  give_back {draining}                     answer `returned` with every queued job that has not started; `draining` says
+                                           that the worker stops: who waits for its turn in a source is snoozed
   stop      {}                             take no more; when what has started is done, exit 0
 
 runner → supervisor

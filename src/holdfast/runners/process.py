@@ -133,8 +133,8 @@ class RunnerProcess:
         """To an ask of one of its jobs; encoded by whoever had the answer."""
         self._send(frame)
 
-    def give_back(self) -> None:
-        self._send(frames.encode("give_back"))
+    def give_back(self, *, draining: bool = False) -> None:
+        self._send(frames.encode("give_back", draining=draining))
 
     def stop(self) -> None:
         """Let it finish what it has started, give back the rest, and end."""

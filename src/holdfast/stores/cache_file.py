@@ -69,7 +69,7 @@ class CacheFile:
         check_place(source, key)
         question = "SELECT value FROM holdfast_cache WHERE source = ? AND key = ? AND expires_at > ?"
         found = self._use(lambda c: c.execute(question, (source, key, self._clock())).fetchone(), None)
-        return None if found is None else Cached(json.loads(found[0]))
+        return None if found is None else _read(found[0])
 
     def keep_cached(
         self,
@@ -163,19 +163,36 @@ class CacheFile:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")  # before the first look: another may be making the file just now
         [(application,)] = connection.execute("PRAGMA application_id")
         [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master")
         if application != _OURS and tables:
             raise _NotOurs
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")  # what the last second kept may be lost with the power
-        connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {_OURS}")
         connection.execute(_TABLE)
         connection.execute(_INDEX)
         connection.execute("COMMIT")
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")  # what the last second kept may be lost with the power
 
     def _drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """The mode is the file's. SQLite does not wait here for another who is about to set it, and need not."""
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in _BUSY:
+            raise
+
+
+def _read(text: Any) -> Cached | None:
+    """What nobody can read is not there."""
+    try:
+        return Cached(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.domain.job import Attempt, AuditEvent, Claimed, Job
@@ -29,6 +29,17 @@ _JSON = {"error", *_columns_of(Json)}
 
 def moment(value: Any) -> datetime | None:
     return from_text(value) if isinstance(value, str) else value
+
+
+def some_moment(value: Any) -> datetime | None:
+    """A time where anything may have been typed by hand on SQLite; what cannot be read is none."""
+    if not isinstance(value, str):
+        return value if isinstance(value, datetime) else None
+    try:
+        read = from_text(value)
+        return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def parsed(value: Any, dialect: str) -> Any:

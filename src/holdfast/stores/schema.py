@@ -225,6 +225,30 @@ queues = Table(
     CheckConstraint("max_running IS NULL OR max_running >= 0", name="holdfast_queues_limit"),
 )
 
+# NaN is above every number there, and infinity later than any time.
+SOURCE_TIMES = ("paused_until", "last_success_at", "last_failure_at", "bucket_at", "created_at", "updated_at")
+SOURCE_RULES = (
+    (
+        "times",
+        " AND ".join(
+            f"{column} >= '0001-01-02T00:00:00Z' AND {column} <= '9999-12-31T08:00:00Z'" for column in SOURCE_TIMES
+        ),
+    ),
+    (
+        "numbers",
+        "rate_limit_per_minute <= 1000000000 AND burst <= 1000000 AND max_concurrent <= 1000000"
+        " AND failure_streak >= 0 AND breaker_threshold >= 1 AND breaker_threshold <= 1000000"
+        " AND breaker_pause_seconds > 0 AND breaker_pause_seconds <= 315360000"
+        " AND bucket_level >= 0 AND bucket_level <= 1000000000",
+    ),
+    (
+        "words",
+        "name <> '' AND paused_by IN ('breaker', 'operator', 'retry_after')"
+        " AND json_typeof(breaker_only) = 'array' AND json_typeof(breaker_ignores) = 'array'"
+        " AND json_typeof(declared) = 'object'",
+    ),
+)
+
 sources = Table(
     "holdfast_sources",
     metadata,
@@ -253,6 +277,9 @@ sources = Table(
     CheckConstraint("rate_limit_per_minute IS NULL OR rate_limit_per_minute > 0", name="holdfast_sources_rate"),
     CheckConstraint("max_concurrent IS NULL OR max_concurrent >= 0", name="holdfast_sources_limit"),
     CheckConstraint("burst >= 1", name="holdfast_sources_burst"),
+    # One row of nonsense would stop the claims and the outcomes of all. On SQLite, where a table gets no new
+    # constraints, guards say the same (`guards/sqlite_limits.py`).
+    *(CheckConstraint(rule, name=f"holdfast_sources_{name}").ddl_if("postgresql") for name, rule in SOURCE_RULES),
 )
 
 source_events = Table(
@@ -266,8 +293,9 @@ source_events = Table(
     Index("holdfast_source_events_by_source", "source", "id"),
 )
 
-# Jobs inside `ctx.source(…)`. A row counts as long as that very attempt of its job is running, and no longer: nothing
-# has to be given back when a worker dies. `own`: the job was claimed under this source, and counts as that already.
+# Jobs inside `ctx.source(…)`. A row counts until it is left, and as long as that very attempt of its job is running:
+# nothing has to be given back when a worker dies. `own`: the job was claimed under this source, and counts as that
+# already.
 source_holds = Table(
     "holdfast_source_holds",
     metadata,
@@ -277,9 +305,16 @@ source_holds = Table(
     Column("source", Text, nullable=False),
     Column("own", Boolean, nullable=False, server_default=false()),
     Column("at", Time, nullable=False, server_default=store_now()),
+    Column("left_at", Time),  # it stays until the attempt is over, so that nobody enters by an old question
     PrimaryKeyConstraint("job_id", "attempt", "number", name="holdfast_source_holds_pkey"),
-    Index("holdfast_source_holds_by_source", "source"),
     sqlite_with_rowid=False,
+)
+
+Index(
+    "holdfast_source_holds_by_source",
+    source_holds.c.source,
+    postgresql_where=text("left_at IS NULL"),
+    sqlite_where=text("left_at IS NULL"),
 )
 
 # The deduplicated output of jobs. It outlives them: `job_id` and `attempt` tell who wrote what is there now.

@@ -197,6 +197,10 @@ class Context(Records, Sources):
             return LeaseLost(f"job {self.job.id}, attempt {self.job.attempt}: another worker may be running it; stop")
         return Cancel(self.cancel_reason or "cancelled")
 
+    @property
+    def has_to_stop(self) -> bool:
+        return self.cancelled or self.lease_lost
+
     def save(self, name: str, data: Any) -> ArtifactRef:
         """Keep bytes, text or JSON as a file of this attempt, at once and whole; it is on record when the attempt ends,
         however it ends. Return the reference, and it is the job's result."""

@@ -13,6 +13,7 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.manifest import Kind
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Snoozed, Succeeded
 from holdfast.tasks.arguments import InvalidArguments
+from holdfast.tasks.blame import is_anothers, told_by
 from holdfast.tasks.context import Context, entered
 from holdfast.tasks.flow import RETRY_AFTER, Cancel, Permanent, RetryAfter, Snooze
 from holdfast.tasks.results import result_to_json
@@ -53,28 +54,37 @@ def outcome_of_error(task: AnyTask, error: BaseException, context: Context | Non
     """What a raised exception means; with its context also to the source of the job."""
     match error:
         case RetryAfter():
-            return Snoozed(error.delay_seconds, error.reason, throttled=context is None or not context.has_told(error))
+            return Snoozed(error.delay_seconds, error.reason, throttled=not _is_told(error, context))
         case Snooze():
             return Snoozed(error.delay_seconds, error.reason)
         case Cancel():
             return Cancelled(error.reason)
         case Permanent(error=BaseException() as cause):
-            return Failed(_job_error(cause, retryable=False))
+            return Failed(_job_error(cause, retryable=False), told=_is_anothers(error, context))
         case Permanent():
-            return Failed(_job_error(error, retryable=False))
+            return Failed(_job_error(error, retryable=False), told=_is_anothers(error, context))
         case InvalidArguments():
             return Failed(JobError("invalid_arguments", str(error), retryable=False))
         case MemoryError():
             return Crashed(f"MemoryError: {_message(error)}".removesuffix(": "))
         case _ if context is not None and (seconds := _throttled_for(error, context)) is not None:
-            return Snoozed(seconds, RETRY_AFTER, throttled=not context.has_told(error))
+            return Snoozed(seconds, RETRY_AFTER, throttled=not _is_told(error, context))
         case _:
-            return Failed(_job_error(error, retryable=not isinstance(error, task.no_retry)))
+            again = not isinstance(error, task.no_retry)
+            return Failed(_job_error(error, retryable=again), told=_is_anothers(error, context))
 
 
 def _throttled_for(error: BaseException, context: Context) -> float | None:
     """An answer of 429 or 503 with Retry-After that some source was told of, or that the job's own is to be."""
-    return asked_for(error) if context.job.source is not None or context.has_told(error) else None
+    return asked_for(error) if context.job.source is not None or _is_told(error, context) else None
+
+
+def _is_told(error: BaseException, context: Context | None) -> bool:
+    return context is not None and told_by(context.job, error) is not None
+
+
+def _is_anothers(error: BaseException, context: Context | None) -> bool:
+    return context is not None and is_anothers(context.job, error)
 
 
 def _started(task: AnyTask, context: Context) -> Any:

@@ -4,8 +4,8 @@ Entering asks the engine, which says yes or when to ask again; the waiting is do
 is held up by it. Leaving says how it went, which moves the breaker: an exception is a failure of the source, unless it
 says nothing about it (a snooze, a cancel, the end of the process).
 
-A block inside a block of the same source is a part of it: it enters nothing, so it cannot wait for itself. The first
-entry to the source that the job was enqueued with is paid for already: the job was claimed under its limits.
+A block inside a block of the same source is a part of it (`tasks/blocks.py`). The first entry to the source that the
+job was enqueued with is paid for already: the job was claimed under its limits.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
-from types import MappingProxyType, TracebackType
+from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.domain import durations
 from holdfast.domain.asks import Verb
-from holdfast.domain.errors import HoldfastError, LeaseLost, StoreUnavailable
+from holdfast.domain.errors import HoldfastError, LeaseLost
 from holdfast.domain.jsonable import from_json, to_json
 from holdfast.domain.names import check_name
 from holdfast.domain.sources import End, Entered, Entry, Leaving
+from holdfast.tasks.blame import ending, note_told
+from holdfast.tasks.blocks import Blocks
 from holdfast.tasks.caching import Place
-from holdfast.tasks.flow import Cancel, Permanent, RetryAfter, Snooze
+from holdfast.tasks.flow import Cancel, Snooze
 from holdfast.tasks.options import Duration
-from holdfast.tasks.retry_after import asked_for
 
 if TYPE_CHECKING:
     from holdfast.tasks.asking import Asking
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 LEAVE_SECONDS = 30.0  # for the engine to hear that we left; the end of the attempt says it anyway
 SHORTEST_WAIT_SECONDS = 0.02
 LOOK_SECONDS = 0.2
-# A job that is turned away looks again after an hour at the latest: somebody may have opened the source by hand.
+# A source that somebody has locked for a moment is asked again, however short the job would wait for its turn.
+BUSY_SECONDS = 0.25
+# A job that is turned away comes back for a new claim: not several times a second.
+SHORTEST_SNOOZE_SECONDS = 1.0
+# And looks again after an hour at the latest: somebody may have opened the source by hand.
 LONGEST_SNOOZE_SECONDS = 3600.0
-
-# How often the running code is inside which source of which attempt.
-_inside: ContextVar[Mapping[tuple[str, int, str], int]] = ContextVar("holdfast_inside", default=MappingProxyType({}))
+STOPPING = "the worker is stopping"
 
 
 class Governed:
@@ -57,7 +59,6 @@ class Governed:
         self._woken = threading.Event()
         self._entries = itertools.count(1)
         self._own_entries = itertools.count()
-        self._throttles: list[BaseException] = []
 
     @property
     def asking(self) -> Asking | None:
@@ -67,13 +68,6 @@ class Governed:
         is_own = source == self.job.source
         return Entry(source, next(self._entries), prepaid=is_own and next(self._own_entries) == 0)
 
-    def note_throttle(self, error: BaseException) -> None:
-        """Some source was told that this error asks to be left alone."""
-        self._throttles.append(error)
-
-    def has_told(self, error: BaseException) -> bool:
-        return any(told is error for told in self._throttles)
-
     def stopped(self) -> Exception:
         """What is raised in the job when it has to stop while it waits."""
         raise NotImplementedError
@@ -81,9 +75,17 @@ class Governed:
     def log(self, message: object, level: str = "info", **fields: Any) -> None:
         raise NotImplementedError
 
+    @property
+    def has_to_stop(self) -> bool:
+        raise NotImplementedError
+
+    def end_waiting(self) -> None:
+        """The engine's word that the worker stops: the job may finish, but not by waiting for its turn here."""
+        self._woken.set()
+
     def pause(self, seconds: float) -> None:
         if self._woken.wait(seconds):
-            raise self.stopped()
+            raise self._woken_by(seconds)
 
     async def apause(self, seconds: float) -> None:
         """A coroutine is cancelled when its job should stop; only what goes on without a lease has to look."""
@@ -93,7 +95,10 @@ class Governed:
             if rest <= 0:
                 return
             await asyncio.sleep(min(rest, LOOK_SECONDS))
-        raise self.stopped()
+        raise self._woken_by(seconds)
+
+    def _woken_by(self, seconds: float) -> Exception:
+        return self.stopped() if self.has_to_stop else Snooze(seconds, STOPPING)
 
 
 class SourceGuard:
@@ -103,28 +108,29 @@ class SourceGuard:
         self.name = check_name(name, "source")
         self._context = context
         self._max_wait = durations.seconds(max_wait, "max_wait")
-        self._key = (context.job.id, context.job.attempt, name)
-        self._numbers: list[int] = []  # of the entries that are open; one is as good as another
+        self._blocks = Blocks((context.job.id, context.job.attempt, name))
 
     # the block
 
     def __enter__(self) -> Self:
-        if self._is_first() and (asking := self._context.asking) is not None:
-            entry, deadline = self._context.next_entry(self.name), time.monotonic() + self._max_wait
+        if self._blocks.join():
+            return self
+        number = None
+        if (asking := self._context.asking) is not None:
+            entry, begun = self._context.next_entry(self.name), time.monotonic()
+            number = entry.number
             try:
-                while (wait := self._wait(asking.ask(Verb.ENTER, to_json(entry)), deadline)) is not None:
+                while (wait := self._wait(asking.ask(Verb.ENTER, to_json(entry)), begun)) is not None:
                     self._context.pause(wait)
             except BaseException as error:
                 self._withdraw(entry, error)
                 raise
-            self._numbers.append(entry.number)
-        self._step(1)
+        self._blocks.begin(number)
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._step(-1)
         leaving = self._leaving(error)
         if leaving is None or (asking := self._context.asking) is None:
             return
@@ -134,22 +140,24 @@ class SourceGuard:
             self._not_left(problem, error)
 
     async def __aenter__(self) -> Self:
-        if self._is_first() and (asking := self._context.asking) is not None:
-            entry, deadline = self._context.next_entry(self.name), time.monotonic() + self._max_wait
+        if self._blocks.join():
+            return self
+        number = None
+        if (asking := self._context.asking) is not None:
+            entry, begun = self._context.next_entry(self.name), time.monotonic()
+            number = entry.number
             try:
-                while (wait := self._wait(await asking.aask(Verb.ENTER, to_json(entry)), deadline)) is not None:
+                while (wait := self._wait(await asking.aask(Verb.ENTER, to_json(entry)), begun)) is not None:
                     await self._context.apause(wait)
             except BaseException as error:
                 self._withdraw(entry, error)
                 raise
-            self._numbers.append(entry.number)
-        self._step(1)
+        self._blocks.begin(number)
         return self
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._step(-1)
         leaving = self._leaving(error)
         if leaving is None or (asking := self._context.asking) is None:
             return
@@ -161,25 +169,18 @@ class SourceGuard:
         except Exception as problem:
             self._not_left(problem, error)
 
-    def _is_first(self) -> bool:
-        return self._key not in _inside.get()
-
-    def _step(self, step: int) -> None:
-        levels = dict(_inside.get())
-        levels[self._key] = levels.get(self._key, 0) + step
-        if levels[self._key] <= 0:
-            del levels[self._key]
-        _inside.set(levels)
-
-    def _wait(self, answer: Any, deadline: float) -> float | None:
+    def _wait(self, answer: Any, begun: float) -> float | None:
         """None: we are in. Else how long to wait before asking again; Snooze if that is not worth it."""
         entered = from_json(Entered, answer)
         if entered.admitted:
             return None
         wait = max(entered.retry_in, SHORTEST_WAIT_SECONDS)
-        if wait > deadline - time.monotonic():
-            raise Snooze(min(wait, LONGEST_SNOOZE_SECONDS), f"source {self.name}: {entered.reason}")
-        return min(wait * random.uniform(1.0, 1.1), deadline - time.monotonic())  # not all in the same moment
+        longest = max(self._max_wait, BUSY_SECONDS) if entered.reason == "busy" else self._max_wait
+        rest = begun + longest - time.monotonic()
+        if wait > rest:
+            delay = max(wait, SHORTEST_SNOOZE_SECONDS) * random.uniform(1.0, 1.25)  # not all in the same moment
+            raise Snooze(min(delay, LONGEST_SNOOZE_SECONDS), f"source {self.name}: {entered.reason}")
+        return min(wait * random.uniform(1.0, 1.1), rest)
 
     def _withdraw(self, entry: Entry, error: BaseException) -> None:
         """The answer to an ask that was given up may be yes. What the engine itself has answered needs no more."""
@@ -188,12 +189,14 @@ class SourceGuard:
             asking.tell(Verb.LEAVE, to_json(Leaving(entry.source, entry.number)))
 
     def _leaving(self, error: BaseException | None) -> Leaving | None:
-        """None inside another block of this source, which speaks for both."""
-        if not self._is_first() or not self._numbers:
-            return None
-        leaving = Leaving(self.name, self._numbers.pop(), *_ending(self._context, error))
-        if leaving.end is End.THROTTLED and error is not None:
-            self._context.note_throttle(error)
+        """None unless this is the last one out."""
+        return self._blocks.end(lambda number: self._speak(number, error))
+
+    def _speak(self, number: int, error: BaseException | None) -> Leaving:
+        context = self._context
+        leaving = Leaving(self.name, number, *ending(context.job, error, self.name, number, context.no_retry))
+        if error is not None and leaving.end is not End.NOTHING:
+            note_told(context.job, error, self.name, number)
         return leaving
 
     def _not_left(self, problem: Exception, error: BaseException | None) -> None:
@@ -211,11 +214,11 @@ class SourceGuard:
         place = Place(self._context.log, self.name, key, ttl)
         if place.look(self._try(Verb.CACHED, place.question)):
             return place.value
-        if self._is_first():
+        if self._blocks.is_inside:
+            value = fn()
+        else:
             with self:
                 value = fn()
-        else:
-            value = fn()
         if place.takes(value):
             self._try(Verb.KEEP_CACHED, place.kept)
         return place.value
@@ -225,11 +228,11 @@ class SourceGuard:
         place = Place(self._context.log, self.name, key, ttl)
         if place.look(await self._atry(Verb.CACHED, place.question)):
             return place.value
-        if self._is_first():
+        if self._blocks.is_inside:
+            value = await fn()
+        else:
             async with self:
                 value = await fn()
-        else:
-            value = await fn()
         if place.takes(value):
             await self._atry(Verb.KEEP_CACHED, place.kept)
         return place.value
@@ -250,26 +253,3 @@ class SourceGuard:
         if isinstance(error, LeaseLost):
             raise error
         self._context.log(f"the cache of source {self.name} was not used: {error}", level="warning")
-
-
-def _ending(context: Governed, error: BaseException | None) -> tuple[End, str, bool, float]:
-    """What the end of a block says about its source: how, and of a failure its code and whether trying again helps."""
-    match error:
-        case None:
-            return End.SUCCEEDED, "", True, 0.0
-        case _ if context.has_told(error):  # a block inside this one, of the source that it was meant for
-            return End.NOTHING, "", True, 0.0
-        case RetryAfter():
-            return End.THROTTLED, "", True, error.delay_seconds
-        case Snooze() | Cancel() | LeaseLost() | StoreUnavailable() | MemoryError():
-            return End.NOTHING, "", True, 0.0
-        case Permanent(error=BaseException() as cause):
-            return End.FAILED, type(cause).__name__, False, 0.0
-        case Permanent():
-            return End.FAILED, type(error).__name__, False, 0.0
-        case Exception():
-            if (seconds := asked_for(error)) is not None:
-                return End.THROTTLED, "", True, seconds
-            return End.FAILED, type(error).__name__, not isinstance(error, context.no_retry), 0.0
-        case _:  # KeyboardInterrupt, CancelledError and their like
-            return End.NOTHING, "", True, 0.0

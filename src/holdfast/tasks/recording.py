@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from holdfast.domain.dedupe import dedupe_key
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.names import check_name
-from holdfast.domain.record import SINGLE_KEY, NewRecord
+from holdfast.domain.record import SINGLE_KEY, NewRecord, check_strength
 from holdfast.tasks.results import result_to_json
 
 _NAMES = ("scope", "source", "data", "external_id", "strength")
@@ -23,7 +22,7 @@ def new_record(scope: str, source: str, data: Any, external_id: str | None = Non
         dedupe_key=dedupe_key(data if isinstance(data, Mapping) else as_json, external_id),
         data=as_json,
         external_id=external_id,
-        strength=_strength(strength),
+        strength=check_strength(strength),
     )
 
 
@@ -57,9 +56,3 @@ def data_to_json(data: Any) -> Any:
         return result_to_json(data)
     except InvalidInput as error:
         raise InvalidInput(f"data{error.field.removeprefix('result')}", error.rule) from error
-
-
-def _strength(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInput("strength", f"must be a number, got {value!r}")
-    return float(value)

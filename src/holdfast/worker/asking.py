@@ -2,14 +2,16 @@
 
 What one job asks is done in the order it asked, one thing after another; several jobs share the desks in turns. Records
 that threads of one job ask for at the same time are written together. A store that is away is asked again while the
-attempt goes on; the cache is not, for a job can do without. An ask of an attempt that is over, or of a runner that is
-gone, is dropped: nobody waits for it.
+attempt goes on; the cache is not, for a job can do without. An ask of an attempt that is over is refused without a
+question to the store. Every ask is answered once, for runners count what they have open; one that has more open than
+any of ours would is refused the rest.
 
 Nothing here waits: jobs that wait for their turn in a source do so in their runners, and ask again.
 """
 
 from __future__ import annotations
 
+import json
 import random
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from typing import Any
 
 from holdfast.domain.answers import Beat
 from holdfast.domain.asks import OF_THE_CACHE, Verb, error_to_json
-from holdfast.domain.errors import HoldfastError, InvalidInput, LeaseLost, StoreUnavailable
+from holdfast.domain.errors import HoldfastError, InvalidInput, LeaseLost, StoreUnavailable, TooLarge
 from holdfast.domain.events import Events, Problem, StoreBack, StoreFailed
 from holdfast.periodic.desk import Desk, Refusal
 from holdfast.periodic.part import NEVER
@@ -29,6 +31,9 @@ from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.serving import MOST_TOGETHER, Serving
 
 DESKS = 2
+# Open at a time, of one runner; it keeps well below that by itself (`runners/child/asking.py`).
+MOST_ASKS = 256
+MOST_BYTES = 16 * 1024 * 1024
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 1.0
 # So often in a row it is no matter of a row that somebody has locked for a moment.
@@ -40,6 +45,15 @@ class _Ask:
     number: int
     verb: Verb
     body: dict[str, Any]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """What one runner has asked and not been answered."""
+
+    asks: int = 0
+    bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +63,7 @@ class _Line:
     held: Held
     runner: RunnerProcess
     asks: deque[_Ask] = field(default_factory=deque)
-    is_at_desk: bool = False
+    at_desk: int = 0  # so many of the first are being served
     failures: int = 0
     not_before: float = 0.0
 
@@ -102,6 +116,7 @@ class Asking:
         self._ring = ring
         self._spread = spread
         self._lines: dict[str, _Line] = {}
+        self._open: dict[RunnerProcess, _Open] = {}
         self._desks: list[Desk[_Errand, _Served]] = []
         self._errands: dict[int, _Errand] = {}
         self._away_since: float | None = None
@@ -118,13 +133,19 @@ class Asking:
             return
         held = self._book.get(attempt_id)
         if held is None or held.runner is not runner or held.reported:
-            runner.answer(_refused(attempt_id, number, LeaseLost("the attempt that asks is over")))
+            runner.answer(_refused(attempt_id, number, _over()))
             return
         try:
-            ask = _Ask(number, Verb(frame["verb"]), dict(frame["body"]))
+            ask = _Ask(number, Verb(frame["verb"]), dict(frame["body"]), len(json.dumps(frame["body"])))
         except (KeyError, TypeError, ValueError) as error:
             runner.answer(_refused(attempt_id, number, InvalidInput("ask", f"cannot be read ({error!r})")))
             return
+        open_ = self._open.get(runner) or _Open()
+        if open_.asks >= MOST_ASKS or open_.bytes + ask.size > MOST_BYTES:
+            rule = f"a runner may have {MOST_ASKS} asks of {MOST_BYTES:,} bytes open at a time; wait for answers"
+            runner.answer(_refused(attempt_id, number, TooLarge(str(ask.verb), rule, MOST_BYTES)))
+            return
+        self._open[runner] = _Open(open_.asks + 1, open_.bytes + ask.size)
         line = self._lines.setdefault(attempt_id, _Line(held, runner))
         line.asks.append(ask)
 
@@ -137,7 +158,7 @@ class Asking:
             if (answer := desk.take()) is not None:
                 self._take(self._errands.pop(index), answer, now)
         for attempt_id in [attempt_id for attempt_id, line in self._lines.items() if line.is_over]:
-            del self._lines[attempt_id]
+            self._refuse_rest(self._lines.pop(attempt_id))
         self._hand_out(now)
 
     def wake_at(self) -> float:
@@ -150,7 +171,7 @@ class Asking:
             desk.close()
 
     def _waiting(self) -> list[_Line]:
-        return [line for line in self._lines.values() if line.asks and not line.is_at_desk]
+        return [line for line in self._lines.values() if line.asks and not line.at_desk]
 
     def _hand_out(self, now: float) -> None:
         due = deque(line for line in self._waiting() if now >= line.not_before)
@@ -162,14 +183,14 @@ class Asking:
             if index == len(self._desks):  # the first job that asks opens them: most workers need none
                 self._desks.append(Desk(f"asks-{index + 1}", self._serve, self._ring))
             line = due.popleft()
-            line.is_at_desk = True
             lease = Beat(line.held.job.job_id, line.held.job.attempt, line.held.job.lease_token, self._worker)
             self._errands[index] = errand = _Errand(line, lease, line.batch())
+            line.at_desk = len(errand.asks)
             self._desks[index].ask(errand)
 
     def _take(self, errand: _Errand, answer: _Served | Refusal, now: float) -> None:
         line = errand.line
-        line.is_at_desk = False
+        line.at_desk = 0
         attempt_id = line.held.id
         if isinstance(answer, Refusal):  # not the store's: what goes wrong there is an answer
             refusals = [_refused(attempt_id, ask.number, answer.error) for ask in errand.asks]
@@ -177,18 +198,30 @@ class Asking:
         for problem in answer.problems:
             self._events.emit(Problem("serving what a job asked for", problem))
         for frame in answer.answers:
-            line.asks.popleft()
-            if not line.is_over:
-                line.runner.answer(frame)
+            self._answer(line, line.asks.popleft(), frame)
         if answer.away is not None:
             self._wait(line, answer.away, now)
         elif answer.answers:
             line.failures, line.not_before = 0, 0.0
             self._store_is_there(now)
+        if line.is_over:
+            self._refuse_rest(line)
         if attempt_id in self._lines:  # to the end: the others' turn comes first
             del self._lines[attempt_id]
             if line.asks:
                 self._lines[attempt_id] = line
+
+    def _refuse_rest(self, line: _Line) -> None:
+        """What is at a desk gets its answer from there."""
+        while len(line.asks) > line.at_desk:
+            ask = line.asks.pop()
+            self._answer(line, ask, _refused(line.held.id, ask.number, _over()))
+
+    def _answer(self, line: _Line, ask: _Ask, frame: bytes) -> None:
+        open_ = self._open.pop(line.runner)
+        if open_.asks > 1:
+            self._open[line.runner] = _Open(open_.asks - 1, open_.bytes - ask.size)
+        line.runner.answer(frame)
 
     def _wait(self, line: _Line, away: StoreUnavailable, now: float) -> None:
         wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2**line.failures)
@@ -245,6 +278,10 @@ class Asking:
             problems.append(f"{ask.verb}: {type(error).__name__}: {error}")
             return _refused(attempt_id, ask.number, error)
         return _answered(attempt_id, ask.number, value)
+
+
+def _over() -> LeaseLost:
+    return LeaseLost("the attempt that asks is over")
 
 
 def _answered(attempt_id: str, number: int, value: Any) -> bytes:

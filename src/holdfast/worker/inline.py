@@ -8,6 +8,7 @@ a long one keeps it as long as the process gets to run Python at all; hard time 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat, Status
 from holdfast.domain.asks import Verb
-from holdfast.domain.errors import HoldfastError
+from holdfast.domain.errors import HoldfastError, NotAllowed
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
     from holdfast.tasks.app import App
 
 POLL_SECONDS = 0.2
+LONGEST_WAIT_SECONDS = 60.0  # for a source to let in what is due
+SHORTEST_WAIT_SECONDS = 0.01
 LOOK_SECONDS = 0.5  # how often what a running job said is taken to the store
 LINES_AT_ONCE = 1_000
+_logger = logging.getLogger("holdfast")
 
 
 def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = None, limit: int | None = None) -> int:
@@ -51,7 +55,10 @@ def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = N
     worker = worker_id("inline")
     store.reap(worker)
     if declared := app.declared_sources():
-        store.announce_sources(declared)
+        try:
+            store.announce_sources(declared)
+        except NotAllowed as error:  # limits are others' to set; the jobs are still ours
+            _logger.warning("%s", error)
     tasks = {**app.tasks, **deliveries(app.tasks)}
     settings = app.settings
     cache = open_cache(settings.cache_url, lambda: store)
@@ -63,10 +70,12 @@ def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = N
             if jobs:
                 _run(app, store, serving, worker, jobs[0], tasks[jobs[0].task])
                 done += 1
-            elif until_empty:
-                break
-            else:
+            elif not until_empty:
                 time.sleep(POLL_SECONDS)
+            elif jobs.again_in is not None and jobs.again_in <= LONGEST_WAIT_SECONDS:
+                time.sleep(min(max(jobs.again_in, SHORTEST_WAIT_SECONDS), POLL_SECONDS))
+            else:
+                break
     finally:
         cache.close()
     return done

@@ -88,9 +88,11 @@ class OneJobStore:
         claimed = ClaimedJobs()
         errand.why_not = self._unfit(tasks or ())
         if errand.why_not is None:
-            claimed = ClaimedJobs(self._claim(worker))
+            claimed = self._claim(worker)
+            if not claimed and claimed.again_in is not None:
+                claimed = self._claim(worker)
             if not claimed:
-                errand.why_not = _why_not(self._store.job(errand.job_id))
+                errand.why_not = _why_not(self._store.job(errand.job_id), busy=claimed.again_in is not None)
         errand.asked = True
         return claimed
 
@@ -104,13 +106,13 @@ class OneJobStore:
         self._errand.unknown = job
         return f"this app has no task {job.task}"
 
-    def _claim(self, worker: str) -> list[Claimed]:
+    def _claim(self, worker: str) -> ClaimedJobs:
         try:
             return self._claim_once(worker)
         except StoreUnavailable:  # the answer may have been lost: the same request gets it again
             return self._claim_once(worker)
 
-    def _claim_once(self, worker: str) -> list[Claimed]:
+    def _claim_once(self, worker: str) -> ClaimedJobs:
         return self._store.claim_jobs(
             worker,
             [self._errand.job_id],
@@ -147,9 +149,11 @@ class OneJobStore:
         return Fired()
 
 
-def _why_not(job: Job) -> str:
+def _why_not(job: Job, *, busy: bool) -> str:
     if job.state is State.RUNNING:
         return "another worker holds it"
+    if busy and job.state in (State.PENDING, State.RETRYABLE):
+        return "others were busy with its source or queue all the while; ask again"
     if job.state in (State.PENDING, State.RETRYABLE):
         return "it is not due yet, its queue is paused, or a limit is reached"
     return f"it is {job.state} already"

@@ -300,7 +300,7 @@ class Runs:
     def give_back_queued(self) -> None:
         self._empty_hand("the worker is stopping")
         for runner in self.pool:
-            runner.give_back()
+            runner.give_back(draining=True)
 
     def release_started(self, reason: str) -> None:
         """What is killed from now on is released."""

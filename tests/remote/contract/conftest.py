@@ -46,6 +46,7 @@ OVER_HTTP = frozenset(
         "attempts",
         "cancel",
         "claim",
+        "clear_cache",
         "delete_records",
         "enqueue",
         "enqueue_many",

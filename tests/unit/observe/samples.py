@@ -3,6 +3,7 @@
 from holdfast.domain.events import (
     Beats,
     Claims,
+    DutyRefused,
     Event,
     LeaseGone,
     Problem,
@@ -64,5 +65,6 @@ EVERY_KIND: list[Event] = [
     UpkeepDone("retention", 1200, 3.5, finished=True),
     UpkeepFailed("retention", "no such table", "Traceback …", 300.0),
     WakeUps("listening"),
+    DutyRefused("announce sources", "limited to queues"),
     Problem("loop", "KeyError: 'x'", "Traceback …"),
 ]

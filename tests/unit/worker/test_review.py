@@ -12,7 +12,7 @@ import pytest
 from holdfast.domain.answers import Beat, Beaten, Settled, Status
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.events import Events
-from holdfast.domain.job import Claimed
+from holdfast.domain.job import Claimed, ClaimedJobs
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.manifest import Kind, TaskInfo
 from holdfast.domain.outcome import Failed, Outcome, Released, Report
@@ -271,9 +271,9 @@ def test_a_rush_of_quick_jobs_does_not_pass_over_the_others_for_ever() -> None:
     room = Room(["slow", "quick"], slots=1, quick=[], ahead=0)
 
     class Busy:
-        def claim(self, _worker: str, limit: int, _queues: object, tasks: tuple[str, ...]) -> list[Claimed]:
+        def claim(self, _worker: str, limit: int, _queues: object, tasks: tuple[str, ...]) -> ClaimedJobs:
             asked.append(tasks)
-            return [claimed(number) for number in range(limit)]
+            return ClaimedJobs(claimed(number) for number in range(limit))
 
     store = cast(Store, Busy())
     pickup = Pickup(lambda: store, "w", None, 2.0, lambda: {Kind.SYNC: room}, lambda _jobs, _at: None, EVENTS, nothing)

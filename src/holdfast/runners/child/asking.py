@@ -1,8 +1,9 @@
 """What the jobs of a runner ask their supervisor, and the waiting for its answers.
 
-Any thread may ask, and coroutines; asks leave in the order of their numbers, a limited number of them at a time, so
-that a job which asks for ten thousand things at once fills no supervisor. Answers are taken by the thread that reads
-the socket: a coroutine that waits the blocking way holds up its loop, and must be answered all the same.
+Any thread may ask, and coroutines; asks leave in the order of their numbers, a limited number of them and of bytes at a
+time, so that a job which asks for ten thousand things at once fills no supervisor. Every ask is answered once, those of
+attempts that are over too. Answers are taken by the thread that reads the socket: a coroutine that waits the blocking
+way holds up its loop, and must be answered all the same.
 
 A waiter is woken when its job has to stop: at once if the lease is gone, else after a moment in which the answer will
 most likely come.
@@ -16,7 +17,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,10 @@ from holdfast.runners.child.link import Link
 from holdfast.runners.frames import Frame
 from holdfast.tasks.turn import Turn
 
-WINDOW = 64  # asks on their way at a time
+WINDOW = 64  # asks that somebody waits for, on their way at a time
+# With those that nobody waits for any more: their places go to others at once, as long as no supervisor is flooded.
+MOST_OPEN = 192
+MOST_OPEN_BYTES = 8 * 1024 * 1024
 STOP_SECONDS = 1.0
 
 _FORKED = (
@@ -54,7 +58,9 @@ class Asks:
         self._turn = Turn()
         self._numbers = itertools.count(1)
         self._sent: dict[int, _Ask] = {}
+        self._given_up: dict[int, _Ask] = {}  # sent, not answered yet, and nobody waits for it
         self._unsent: deque[_Ask] = deque()
+        self._open_bytes = 0
         os.register_at_fork(after_in_child=self._renew_turn)
 
     def begin(self, attempt_id: str, verb: Verb, body: dict[str, Any]) -> Future[Any]:
@@ -75,7 +81,9 @@ class Asks:
 
     def answered(self, frame: Frame) -> None:
         with self._turn:
-            ask = self._sent.pop(frame["number"], None)
+            number = frame["number"]
+            ask = self._sent.pop(number, None) or self._given_up.pop(number, None)
+            self._open_bytes -= 0 if ask is None else len(ask.data)
             self._send_some()
         if ask is None:
             return
@@ -85,19 +93,29 @@ class Asks:
             _set(ask.answer.set_result, frame["value"])
 
     def drop(self, attempt_id: str, why: Exception) -> None:
-        """Its waiters are woken by this; what is on its way is done or not, and nobody hears of it."""
+        """Its waiters are woken by this, and others get its places; what is on its way is done or not, and nobody hears
+        of it."""
         with self._turn:
-            dropped = [ask for ask in (*self._sent.values(), *self._unsent) if ask.attempt_id == attempt_id]
+            sent = [ask for ask in self._sent.values() if ask.attempt_id == attempt_id]
+            unsent = [ask for ask in self._unsent if ask.attempt_id == attempt_id]
             self._unsent = deque(ask for ask in self._unsent if ask.attempt_id != attempt_id)
-        for ask in dropped:
+            for ask in sent:
+                self._given_up[ask.number] = self._sent.pop(ask.number)
+            self._send_some()
+        for ask in (*sent, *unsent):
             _fail(ask, why)
 
     def _send_some(self) -> None:
         """With the turn held, which keeps them in order."""
-        while self._unsent and len(self._sent) < WINDOW:
+        while self._unsent and self._has_room(len(self._unsent[0].data)):
             ask = self._unsent.popleft()
             self._sent[ask.number] = ask
+            self._open_bytes += len(ask.data)
             self._link.send(ask.data)
+
+    def _has_room(self, size: int) -> bool:
+        in_all = len(self._sent) + len(self._given_up)
+        return len(self._sent) < WINDOW and in_all < MOST_OPEN and self._open_bytes + size <= MOST_OPEN_BYTES
 
     def _renew_turn(self) -> None:
         self._turn = Turn()
@@ -116,16 +134,20 @@ class JobAsks:
 
     def ask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
         answer = self._begin(verb, body)
-        try:
-            return answer.result(timeout)
-        except TimeoutError:
-            raise StoreUnavailable(_no_answer(timeout)) from None
+        if timeout is not None:
+            wait([answer], timeout)
+            if not answer.done():
+                raise StoreUnavailable(_no_answer(timeout))
+        return answer.result()  # a TimeoutError here is the user's own: of a signal handler, say
 
     async def aask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
+        limit = asyncio.timeout(timeout)
         try:
-            async with asyncio.timeout(timeout):
+            async with limit:
                 return await asyncio.wrap_future(self._begin(verb, body))
         except TimeoutError:
+            if timeout is None or not limit.expired():
+                raise
             raise StoreUnavailable(_no_answer(timeout)) from None
 
     def tell(self, verb: Verb, body: dict[str, Any]) -> None:
@@ -160,7 +182,7 @@ def _over() -> LeaseLost:
     return LeaseLost("the attempt that asks is over: a job must wait for its threads before it ends")
 
 
-def _no_answer(seconds: float | None) -> str:
+def _no_answer(seconds: float) -> str:
     return f"the engine has not answered within {seconds:g} s"
 
 

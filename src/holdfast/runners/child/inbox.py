@@ -60,9 +60,12 @@ class Inbox:
     def active(self, attempt_id: str) -> Work | None:
         return self._active.get(attempt_id)
 
+    def all_active(self) -> list[Work]:
+        return list(self._active.values())
+
     def only_active(self) -> Work | None:
         """The job that runs here, if it is the only one."""
-        active = list(self._active.values())
+        active = self.all_active()
         return active[0] if len(active) == 1 else None
 
     @property

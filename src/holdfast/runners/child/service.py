@@ -47,6 +47,9 @@ class Service:
                 self._asks.answered(frame)
             case "give_back":
                 self.link.send(messages.returned(self.inbox.empty()))
+                if frame.get("draining"):
+                    for active in self.inbox.all_active():
+                        active.context.end_waiting()
             case "stop":
                 self._return(self.inbox.close())
 

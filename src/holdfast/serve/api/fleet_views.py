@@ -75,6 +75,10 @@ class SourceEventsView(View):
     after: Annotated[str | None, Field(description="for the next page; null: there is none")]
 
 
+class ClearedView(View):
+    cleared: int
+
+
 class WorkerView(View):
     id: str
     host: str

@@ -7,17 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from holdfast.domain.caching import MAX_CACHE_KEY
 from holdfast.domain.durations import LONGEST_SECONDS
 from holdfast.domain.names import MAX_NAME
 from holdfast.domain.sources import HIGHEST_COUNT, HIGHEST_RATE, MOST_CODES
 from holdfast.serve.api.access import Client, Reader, check_whole_fleet
-from holdfast.serve.api.fleet_views import SourceEventsView, SourceEventView, SourcesView, SourceView
-from holdfast.serve.api.parameters import AskingRoute
+from holdfast.serve.api.fleet_views import ClearedView, SourceEventsView, SourceEventView, SourcesView, SourceView
+from holdfast.serve.api.parameters import EncodedNameRoute
 from holdfast.serve.api.values import Form, GivenFlag, GivenInteger, GivenMoment, GivenName, GivenNumber, NamePath
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems
 
-router = APIRouter(prefix="/sources", tags=["sources"], route_class=AskingRoute, responses=problems(404))
+router = APIRouter(prefix="/sources", tags=["sources"], route_class=EncodedNameRoute, responses=problems(404))
 MOST_EVENTS = 1_000
 
 Rate = Annotated[GivenNumber, Field(gt=0, le=HIGHEST_RATE)]
@@ -99,3 +100,15 @@ async def resume_source(plane: PlaneDep, identity: Client, name: NamePath) -> So
     """End its pause, whoever paused it, and close its breaker."""
     check_whole_fleet(identity, "a source")
     return SourceView.model_validate(await plane.writes.call(lambda store: store.resume_source(name)))
+
+
+@router.delete("/{name:path}/cache")
+async def clear_cache(
+    plane: PlaneDep,
+    identity: Client,
+    name: NamePath,
+    key: Annotated[str | None, Query(min_length=1, max_length=MAX_CACHE_KEY, description="only this one")] = None,
+) -> ClearedView:
+    """Forget what the source answered, all of it or under one key. A worker with a cache of its own keeps that."""
+    check_whole_fleet(identity, "a source")
+    return ClearedView(cleared=await plane.writes.call(lambda store: store.clear_cache(name, key)))

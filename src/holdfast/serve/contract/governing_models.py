@@ -32,17 +32,23 @@ class LeaseAnswer(Body):
 
 class RecordBody(Body):
     scope: Name
-    source: str = Field("", max_length=MAX_NAME)
+    source: str = Field(
+        "", max_length=MAX_NAME, description="Left out only with an `external_id`, a key of your own, or `replace`."
+    )
     data: Any
     external_id: Name | None = None
     strength: float = Field(
         0.0, allow_inf_nan=False, description="On a key that is there already the higher one stays."
     )
     dedupe_key: Annotated[str, Field(min_length=1, max_length=MAX_KEY)] | None = Field(
-        None, description="Left out: made from `external_id`, or from fields of `data`, as in Python."
+        None,
+        description="Left out: made from `external_id`, or from fields of `data`, as in Python. Must agree with"
+        " `external_id`, if there is one.",
     )
     replace: bool = Field(
-        False, description="The last one stays, whatever the strengths. Without a key: the only record of its scope."
+        False,
+        description="The last one stays, whatever the strengths. Without `external_id`, `dedupe_key` and"
+        " `source`: the only record of its scope. With a `source` alone it is refused.",
     )
 
 

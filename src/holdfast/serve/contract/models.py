@@ -158,6 +158,7 @@ class ErrorBody(Body):
 class FailRequest(Lease):
     worker_id: Name
     error: ErrorBody
+    told: bool = Field(False, description="Another source was told of it: it does not count for the job's own.")
 
 
 class ReleaseRequest(Lease):
@@ -191,6 +192,7 @@ class FailedBody(Body):
     kind: Literal["failed"]
     error: ErrorBody
     exit_code: int | None = Field(None, ge=-LARGEST, le=LARGEST)
+    told: bool = False
 
 
 class CrashedBody(Body):

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from holdfast.domain.answers import Reason
-from holdfast.domain.dedupe import dedupe_key
+from holdfast.domain.dedupe import HASHED, dedupe_key
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.record import SINGLE_KEY, NewRecord, Written
+from holdfast.domain.record import EXTERNAL, SINGLE_KEY, NewRecord, Written
 from holdfast.ports import Store
 from holdfast.serve.body import StrictRoute
 from holdfast.serve.contract.caller import Caller
@@ -49,12 +49,31 @@ def _new(number: int, body: RecordBody) -> NewRecord:
 
 
 def _key(number: int, body: RecordBody) -> str:
-    if body.dedupe_key is not None:
-        return body.dedupe_key
-    if body.replace:
-        return SINGLE_KEY
     try:
-        return dedupe_key(body.data, body.external_id)
+        key = _given_key(body) or _made_key(body)
+        if key.startswith(HASHED) and not body.source:
+            raise InvalidInput("source", "must be named; only the one record of a scope, or one with an id, has none")
     except InvalidInput as error:
         within = "" if error.field in RecordBody.model_fields else "data."
         raise InvalidInput(f"records.{number}.{within}{error.field}", error.rule) from None
+    return key
+
+
+def _given_key(body: RecordBody) -> str | None:
+    if body.dedupe_key is not None and body.external_id is not None and body.dedupe_key != EXTERNAL + body.external_id:
+        raise InvalidInput(
+            "dedupe_key", f"must be {EXTERNAL}{body.external_id}, which is that of its external_id, or be left out"
+        )
+    return body.dedupe_key
+
+
+def _made_key(body: RecordBody) -> str:
+    """Of a source there is never just one: what shall replace what is said by a key."""
+    if not body.replace or body.external_id is not None:
+        return dedupe_key(body.data, body.external_id)
+    if body.source:
+        raise InvalidInput(
+            "replace",
+            "with a source goes with an external_id or a dedupe_key; without all three it is the one record of a scope",
+        )
+    return SINGLE_KEY

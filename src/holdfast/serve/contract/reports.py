@@ -45,7 +45,7 @@ async def complete(body: CompleteRequest, plane: PlaneDep, caller: Caller) -> JS
 async def fail(body: FailRequest, plane: PlaneDep, caller: Caller) -> JSONResponse:
     """The attempt has failed. `requeued`: it will be tried again; `dlq`: it has failed for good."""
     error = JobError(body.error.code, body.error.message, body.error.stack, body.error.retryable)
-    settled = await _settle(plane, body, body.worker_id, Failed(error), caller)
+    settled = await _settle(plane, body, body.worker_id, Failed(error, told=body.told), caller)
     fate = {
         "requeued": settled.ok and settled.state in (State.RETRYABLE, State.PENDING),
         "dlq": settled.ok and settled.state is State.FAILED,

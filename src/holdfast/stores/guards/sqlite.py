@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from holdfast.domain.lifecycle import ACTIVE
 from holdfast.stores import schema
-from holdfast.stores.guards import rules, sqlite_webhooks
+from holdfast.stores.guards import rules, sqlite_limits, sqlite_webhooks
 from holdfast.stores.types import SQLITE_NOW
 
 _LATER = f"max({SQLITE_NOW}, OLD.updated_at)"
@@ -45,13 +45,12 @@ _COMPLETED = {
 
 
 # SQLite's columns take any kind of value; a word in the place of a number would stop the claims of all.
-_TIME_PATTERN = "0000-00-00T00:00:00.000000Z".replace("0", "[0-9]")
 _RIGHT_KINDS = (
     "typeof(NEW.task) = 'text' AND typeof(NEW.queue) = 'text' AND typeof(NEW.priority) = 'integer'"
     " AND typeof(NEW.max_attempts) = 'integer' AND typeof(NEW.max_crashes) = 'integer'"
     " AND typeof(NEW.lease_seconds) IN ('integer', 'real')"
     " AND typeof(NEW.timeout_seconds) IN ('null', 'integer', 'real')"
-    f" AND NEW.run_after GLOB '{_TIME_PATTERN}'"
+    f" AND NEW.run_after GLOB '{sqlite_limits.TIME_PATTERN}'"
 )
 _KEY_TAKEN = f"""(NEW.unique_key IS NOT NULL AND {schema.in_states(ACTIVE, "NEW.state")} AND EXISTS (
     SELECT 1 FROM holdfast_jobs other WHERE other.task = NEW.task AND other.unique_key = NEW.unique_key
@@ -64,7 +63,8 @@ def _completed_columns() -> str:
 
 
 def _refusal(message: str) -> str:
-    return f"SELECT RAISE(ABORT, 'holdfast: {message}');"
+    escaped = message.replace("'", "''")
+    return f"SELECT RAISE(ABORT, 'holdfast: {escaped}');"
 
 
 def _triggers() -> dict[str, str]:
@@ -168,6 +168,7 @@ def _triggers() -> dict[str, str]:
     DELETE FROM holdfast_events WHERE job_id = NEW.job_id;
     DELETE FROM holdfast_retired_histories WHERE job_id = NEW.job_id;
   END""",
+        **sqlite_limits.triggers(_refusal),
         **sqlite_webhooks.triggers(_refusal("a webhook is a JSON object with a text as url and an array as on")),
     }
 

@@ -95,7 +95,7 @@ class WorkerPart:
         tasks: Sequence[str] | None = None,
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS,
-    ) -> list[Claimed]:
+    ) -> ClaimedJobs:
         """Of many at once those that could be claimed; `messages` has the message that named each of them."""
         gap = lease_seconds - heartbeat_seconds
         return claim_jobs(

@@ -18,8 +18,9 @@ NO_BOUND = 1_000_000_000
 def seconds_between(words: Words, earlier: str, later: str) -> str:
     if words.postgres:
         return f"CAST(extract(epoch FROM {later} - {earlier}) AS float8)"
-    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves.
-    whole = f"strftime('%s', {later}) - strftime('%s', {earlier})"
+    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves. (To it
+    # the last half millisecond of a second is the next one.)
+    whole = f"strftime('%s', substr({later}, 1, 19)) - strftime('%s', substr({earlier}, 1, 19))"
     return f"({whole} + (substr({later}, 21, 6) - substr({earlier}, 21, 6)) / 1000000.0)"
 
 
@@ -32,19 +33,29 @@ def level(words: Words, now: str) -> str:
 
 
 HALF_OPEN = "s.failure_streak >= s.breaker_threshold"
+LIMITED = f"(s.rate_limit_per_minute IS NOT NULL OR s.max_concurrent IS NOT NULL OR {HALF_OPEN})"
 
 
 def is_open(words: Words) -> str:
     return f"s.enabled AND (s.paused_until IS NULL OR s.paused_until <= {words.fixed_now})"
 
 
-def in_use(source: str) -> str:
-    """Jobs that run under a source, and those that entered it while they run. Never a counter."""
+def in_use(source: str, job: str = "true", hold: str = "true") -> str:
+    """Jobs that run under a source, and those that entered it while they run. Never a counter. `job` and `hold`: only
+    such jobs `r` and holds `h`."""
     return f"""(
           (SELECT count(*) FROM holdfast_jobs r
-           WHERE r.state = 'running' AND r.source IS NOT NULL AND r.source = {source})
+           WHERE r.state = 'running' AND r.source IS NOT NULL AND r.source = {source} AND {job})
           + (SELECT count(*) FROM holdfast_source_holds h JOIN holdfast_jobs r ON r.id = h.job_id
-             WHERE h.source = {source} AND NOT h.own AND r.state = 'running' AND r.attempt = h.attempt))"""
+             WHERE h.source = {source} AND h.left_at IS NULL AND NOT h.own
+               AND r.state = 'running' AND r.attempt = h.attempt AND {hold}))"""
+
+
+def probes() -> str:
+    """Of what is in use of source `s`, those that were let in since its pause was over. A straggler from before that is
+    no probe: it tells nothing of how the source is now, and may hang for good."""
+    since = "(s.paused_until IS NULL OR {} >= s.paused_until)"
+    return in_use("s.name", since.format("r.claimed_at"), since.format("h.at"))
 
 
 STANDING = "s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level"
@@ -81,8 +92,10 @@ def _lock_queues(words: Words) -> str:
 
 
 def _running_by_source(words: Words) -> str:
-    """In use, all told. None of them is left out: a name that nobody uses has 0."""
-    return f"SELECT n.value, {in_use('n.value')} FROM ({_names(words)}) n"
+    """In use, all told; and the probes among them, which matter only when it is half open."""
+    return f"""
+        SELECT s.name, {in_use("s.name")}, CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END
+        FROM holdfast_sources s WHERE s.name {_named(words)}"""
 
 
 def _running_by_queue(words: Words) -> str:

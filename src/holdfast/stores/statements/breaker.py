@@ -6,6 +6,7 @@ few milliseconds later. Whoever has one therefore only ever waits for names behi
 
 from __future__ import annotations
 
+from holdfast.stores.statements.sources import readable
 from holdfast.stores.statements.words import Statement, Words
 
 COLUMNS = (
@@ -20,10 +21,12 @@ COLUMNS = (
     "breaker_ignores",
     "breaker_counts_permanent",
 )
+_TIMES = ("paused_until", "last_success_at", "last_failure_at")
 
 
 def _columns(words: Words) -> str:
-    return f"{', '.join(f's.{column}' for column in COLUMNS)}, {words.now}"
+    columns = (readable(words, f"s.{column}") if column in _TIMES else f"s.{column}" for column in COLUMNS)
+    return f"{', '.join(columns)}, {words.now}"
 
 
 def _read(words: Words) -> str:

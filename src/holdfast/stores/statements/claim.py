@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from holdfast.domain.lifecycle import CLAIMABLE
 from holdfast.stores.schema import in_states
+from holdfast.stores.statements import admission
 from holdfast.stores.statements.lanes import ALL_QUEUES, GIVEN_QUEUES, READY, due_rows, walk_levels
 from holdfast.stores.statements.words import Statement, Words
 
@@ -71,12 +72,25 @@ CLAIM = Statement("claim", lambda words: _ungoverned(words, GIVEN_QUEUES), repla
 CLAIM_ALL_QUEUES = Statement("claim.all_queues", lambda words: _ungoverned(words, ALL_QUEUES), replan=True)
 
 
+def _locked(parameter: str) -> str:
+    return f"(SELECT value FROM json_array_elements_text(CAST(:{parameter} AS json)))"
+
+
 def _claim_rows(words: Words) -> str:
-    """Claim exactly these jobs, if they are claimable and due: for claims that looked first, or were told ids."""
+    """Claim exactly these jobs, if they are claimable and due: for claims that looked first, or were told ids.
+
+    What the claim has not locked had no limit when it looked. If somebody has set one since, or closed it, its jobs are
+    left alone: the next look sees it. On SQLite nobody else writes in between."""
     # In words that no partial index knows: a planner that takes the ready index for empty would read all of it.
-    ready = f"""{in_states(CLAIMABLE, "coalesce(j.state, '')")} AND j.run_after <= {words.fixed_now}
-            AND NOT EXISTS (SELECT 1 FROM holdfast_queues q WHERE q.name = j.queue AND q.paused_at IS NOT NULL)"""
+    states = in_states(CLAIMABLE, "coalesce(j.state, '')")
+    ready = f"{states} AND j.run_after <= {words.fixed_now}"
+    shut = "SELECT 1 FROM holdfast_queues q WHERE q.name = j.queue AND (q.paused_at IS NOT NULL"
     if words.postgres:
+        ready += f"""
+            AND NOT EXISTS ({shut} OR q.max_running IS NOT NULL AND q.name NOT IN {_locked("queues")}))
+            AND NOT EXISTS (
+              SELECT 1 FROM holdfast_sources s WHERE s.name = j.source
+                AND ({admission.LIMITED} OR NOT ({admission.is_open(words)})) AND s.name NOT IN {_locked("sources")})"""
         return f"""
         UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
         WHERE j.ctid = ANY (ARRAY(
@@ -85,7 +99,8 @@ def _claim_rows(words: Words) -> str:
     rows = words.rows({"id": "uuid", "digest": "text"})
     return f"""
         WITH chosen AS MATERIALIZED (
-          SELECT j.id, r.digest FROM holdfast_jobs j JOIN {rows} ON j.id = r.id WHERE {ready})
+          SELECT j.id, r.digest FROM holdfast_jobs j JOIN {rows} ON j.id = r.id
+          WHERE {ready} AND NOT EXISTS ({shut})))
         UPDATE holdfast_jobs AS j {_take(words, "chosen.digest")}
         FROM chosen WHERE j.id = chosen.id
         RETURNING {words.returning(*RETURNED)}"""

@@ -52,14 +52,10 @@ def room(words: Words) -> str:
     least = "least" if words.postgres else "min"
     whole = "floor" if words.postgres else ""
     tokens = f"CAST({whole}({admission.level(words, words.fixed_now)} + 1e-9) AS integer)"
-    most = f"{least}(coalesce(s.max_concurrent, {admission.NO_BOUND}), CASE WHEN {admission.HALF_OPEN} THEN 1"
-    most += f" ELSE {admission.NO_BOUND} END)"
-    counted = f"s.max_concurrent IS NOT NULL OR {admission.HALF_OPEN}"
-    places = f"CASE WHEN {counted} THEN {most} - {admission.in_use('s.name')} END"
-    return f"{least}(coalesce({tokens}, {admission.NO_BOUND}), coalesce({places}, {admission.NO_BOUND}))"
-
-
-LIMITED = f"(s.rate_limit_per_minute IS NOT NULL OR s.max_concurrent IS NOT NULL OR {admission.HALF_OPEN})"
+    places = f"CASE WHEN s.max_concurrent IS NOT NULL THEN s.max_concurrent - {admission.in_use('s.name')} END"
+    probe = f"CASE WHEN {admission.HALF_OPEN} THEN 1 - {admission.probes()} END"
+    bounds = ", ".join(f"coalesce({bound}, {admission.NO_BOUND})" for bound in (tokens, places, probe))
+    return f"{least}({bounds})"
 
 
 _START = "(CAST(:after_task AS text), CAST(:after_source AS text))"
@@ -97,7 +93,7 @@ def _due_rows(words: Words) -> str:
               open_lane AS MATERIALIZED (
                 SELECT lane.task, lane.source, s.room + {SPARE} AS room, s.limited
                 FROM lane LEFT JOIN LATERAL (
-                  SELECT s.name, {LIMITED} AS limited,
+                  SELECT s.name, {admission.LIMITED} AS limited,
                          CASE WHEN {admission.is_open(words)} THEN {room(words)} END AS room
                   FROM holdfast_sources s WHERE s.name = lane.source LIMIT 1) s ON true
                 CROSS JOIN LATERAL ({due_in_lane("j.id")} LIMIT 1) first

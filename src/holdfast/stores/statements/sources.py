@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 from holdfast.domain.lifecycle import CLAIMABLE
+from holdfast.domain.sources import EARLIEST, LATEST
 from holdfast.stores.schema import in_states
 from holdfast.stores.statements.words import Statement, Words
+from holdfast.stores.types import to_text
 
 # What may be set, and of which type it is.
 LIMITS = {
@@ -21,18 +23,41 @@ LIMITS = {
     "breaker_ignores": "json",
     "breaker_counts_permanent": "boolean",
 }
+_ENDINGS = ("last_success_at", "last_failure_at")
 # What may be written beside them.
-_KINDS = {**LIMITS, "paused_by": "text", "declared": "json", "failure_streak": "integer", "bucket_level": "float8"}
+_KINDS = {
+    **LIMITS,
+    "paused_by": "text",
+    "declared": "json",
+    "failure_streak": "integer",
+    "bucket_level": "float8",
+    **dict.fromkeys(_ENDINGS, "timestamptz"),
+}
 
-STANDING = (*LIMITS, "paused_by", "failure_streak", "last_success_at", "last_failure_at", "bucket_level", "declared")
+STANDING = (*LIMITS, "paused_by", "failure_streak", *_ENDINGS, "bucket_level", "declared")
+
+
+def _columns(words: Words) -> str:
+    times = ("paused_until", *_ENDINGS)
+    return ", ".join(readable(words, f"s.{column}") if column in times else f"s.{column}" for column in STANDING)
+
+
+def readable(words: Words, column: str) -> str:
+    """A time that every driver can read: infinity is the latest there is. No constraint lets it in; but an outcome must
+    not hang on that one being there."""
+    if not words.postgres:
+        return column
+    low, high = (f"CAST('{to_text(moment)}' AS timestamptz)" for moment in (EARLIEST, LATEST))
+    return f"CASE WHEN {column} > {high} THEN {high} WHEN {column} < {low} THEN {low} ELSE {column} END"
 
 
 def elapsed(words: Words) -> str:
     """Seconds since the bucket's level was written."""
     if words.postgres:
-        return f"CAST(extract(epoch FROM {words.fixed_now} - s.bucket_at) AS float8)"
-    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves.
-    whole = "strftime('%s', :now) - strftime('%s', s.bucket_at)"
+        return f"CAST(extract(epoch FROM {words.fixed_now} - ({readable(words, 's.bucket_at')})) AS float8)"
+    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves. (It
+    # takes the last half millisecond of a second for the next one.)
+    whole = "strftime('%s', substr(:now, 1, 19)) - strftime('%s', substr(s.bucket_at, 1, 19))"
     return f"({whole} + (substr(:now, 21, 6) - substr(s.bucket_at, 21, 6)) / 1000000.0)"
 
 
@@ -44,7 +69,7 @@ def in_use(source: str) -> str:
            WHERE j.state = 'running' AND j.source IS NOT NULL AND j.source = {source})
           + (SELECT count(*) FROM holdfast_source_holds h
              JOIN holdfast_jobs j ON j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running'
-             WHERE h.source = {source} AND NOT h.own))"""
+             WHERE h.source = {source} AND h.left_at IS NULL AND NOT h.own))"""
 
 
 def _limits_exist(_words: Words) -> str:
@@ -61,9 +86,8 @@ def _create(words: Words) -> str:
 
 
 def _standing(words: Words, which: str, lock: str) -> str:
-    columns = ", ".join(f"s.{column}" for column in STANDING)
     return f"""
-        SELECT s.name, {columns}, {elapsed(words)}, {words.now}
+        SELECT s.name, {_columns(words)}, {elapsed(words)}, {words.now}
         FROM holdfast_sources s {which} {lock if words.postgres else ""}"""
 
 
@@ -82,9 +106,8 @@ def change(names: tuple[str, ...]) -> Statement:
 
 def _views(words: Words, which: str) -> str:
     """The waiting jobs of a source are counted up to a bound, and its index is read no further."""
-    columns = ", ".join(f"s.{column}" for column in STANDING)
     return f"""
-        SELECT s.name, {columns}, {elapsed(words)}, {words.now}, {in_use("s.name")},
+        SELECT s.name, {_columns(words)}, {elapsed(words)}, {words.now}, {in_use("s.name")},
                (SELECT count(*) FROM (
                   SELECT 1 FROM holdfast_jobs j
                   WHERE j.source IS NOT NULL AND j.source = s.name AND {in_states(CLAIMABLE, "j.state")}
@@ -103,6 +126,7 @@ _ONE = "WHERE s.name = :name"
 
 LIMITS_EXIST = Statement("sources.limits_exist", _limits_exist)
 CREATE = Statement("sources.create", _create)
+EXISTS = Statement("sources.exists", lambda _words: "SELECT 1 FROM holdfast_sources WHERE name = :name")
 LOCK = Statement("sources.lock", lambda words: _standing(words, _ONE, "FOR NO KEY UPDATE OF s"))
 DECLARED = Statement("sources.declared", lambda _words: "SELECT name, declared FROM holdfast_sources")
 VIEWS = Statement("sources.views", lambda words: _views(words, ""), replan=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.stores.schema import CLAIMABLE_SQL
 from holdfast.stores.statements import admission
-from holdfast.stores.statements.look import LIMITED, room
+from holdfast.stores.statements.look import room
 from holdfast.stores.statements.words import Statement, Words
 
 
@@ -73,7 +73,9 @@ def _open_lanes(words: Words) -> str:
     admits = f"""(s.name IS NULL OR {admission.is_open(words)} AND {room(words)} > 0)
           AND {_lane("x")} NOT IN (SELECT value FROM json_each(:closed))"""
     return _sqlite_lanes(
-        f"s.name IS NOT NULL AND {LIMITED}, {places}", "LEFT JOIN holdfast_sources s ON s.name = x.source", admits
+        f"s.name IS NOT NULL AND {admission.LIMITED}, {places}",
+        "LEFT JOIN holdfast_sources s ON s.name = x.source",
+        admits,
     )
 
 

@@ -35,10 +35,13 @@ class Admission:
     busy: bool = False
     cut: bool = False  # there were more lanes than were looked at
 
-    def lock(self, transaction: CursorTransaction, sources: Iterable[str], queues: Iterable[str]) -> None:
-        """Those that are not locked yet; then count, on a fresh snapshot. What is not to be had admits nothing."""
-        self._lock_queues(transaction, sorted(set(queues) - self.queues.keys()))
-        self._lock_sources(transaction, sorted(set(sources) - self.sources.keys()))
+    def lock(self, transaction: CursorTransaction, jobs: Sequence[Candidate]) -> None:
+        """Their limits, as far as they are not locked yet; then count, on a fresh snapshot. What is not to be had
+        admits nothing."""
+        sources = {job.source for job in jobs if job.source_limited}
+        queues = {job.queue for job in jobs if job.queue_limited}
+        self._lock_queues(transaction, sorted(queues - self.queues.keys()))
+        self._lock_sources(transaction, sorted(sources - self.sources.keys()))
 
     def _lock_sources(self, transaction: CursorTransaction, names: list[str]) -> None:
         if not names:
@@ -47,7 +50,7 @@ class Admission:
         counted = [standing.name for standing in standings if standing.is_counted]
         running = _counts(transaction, admission.RUNNING_BY_SOURCE, counted)
         self.sources.update(dict.fromkeys(names, 0))
-        self.sources.update({each.name: each.allowance(running.get(each.name, 0)) for each in standings})
+        self.sources.update({each.name: each.allowance(*running.get(each.name, (0, 0))) for each in standings})
         self.metered.update(each.name for each in standings if each.level is not None)
         self.busy |= len(standings) < len(names)
 
@@ -56,7 +59,7 @@ class Admission:
             return
         limits = {row[0]: row[1] for row in transaction.rows(admission.LOCK_QUEUES, _named(names))}
         running = _counts(transaction, admission.RUNNING_BY_QUEUE, list(limits))
-        self.queues.update({name: max(0, limits.get(name, 0) - running.get(name, 0)) for name in names})
+        self.queues.update({name: max(0, limits.get(name, 0) - sum(running.get(name, ()))) for name in names})
         self.busy |= len(limits) < len(names)
 
     def takes(self, job: Candidate) -> bool:
@@ -87,7 +90,7 @@ class Admission:
         return frozenset(name for name, left in self.queues.items() if left == 0)
 
 
-Take = Callable[[Sequence[str]], list[Row]]  # claims these jobs; those that it could
+Take = Callable[[Sequence[str], Admission], list[Row]]  # claims these jobs, under these locks; those that it could
 
 
 def claim_admitted(
@@ -122,7 +125,7 @@ def take_admitted(
         chosen = _choose(transaction, left, limit - len(found), admitted)
         if not chosen:
             break
-        taken = take([job.id for job in chosen])
+        taken = take([job.id for job in chosen], admitted)
         ids = {row[0] for row in taken}
         for job in chosen:
             if job.id not in ids:
@@ -140,11 +143,7 @@ def _choose(
         some = list(islice(left, wanted - len(chosen)))
         if not some:
             break
-        admitted.lock(
-            transaction,
-            {job.source for job in some if job.source_limited},
-            {job.queue for job in some if job.queue_limited},
-        )
+        admitted.lock(transaction, some)
         chosen += [job for job in some if admitted.takes(job)]
     return chosen
 
@@ -199,7 +198,7 @@ def _named(names: list[str]) -> dict[str, str]:
     return {"names": json.dumps(names)}
 
 
-def _counts(transaction: CursorTransaction, statement: Statement, names: list[str]) -> dict[str, int]:
+def _counts(transaction: CursorTransaction, statement: Statement, names: list[str]) -> dict[str, Sequence[int]]:
     if not names:
         return {}
-    return {row[0]: row[1] for row in transaction.rows(statement, _named(names))}
+    return {name: counts for name, *counts in transaction.rows(statement, _named(names))}

@@ -2,7 +2,8 @@
 
 Most endings are successes in a calm source: they need no lock, and all but one a second no write. What moves a breaker
 takes the source's row. If that stays locked for half a second (somebody's own transaction has it), the move is given
-up: a streak that is one short costs little, an outcome that cannot be recorded costs a job.
+up: a streak that is one short costs little, an outcome that cannot be recorded costs a job. For the same reason a row
+in which somebody has typed nonsense is read as well as it can be.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from holdfast.domain.breaker import Ending, Happened, Rules, Standing, Success, matters, move
 from holdfast.domain.jsonable import to_json
-from holdfast.domain.sources import PausedBy
+from holdfast.domain.sources import PausedBy, understood
 from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Row, Transaction
@@ -122,8 +123,20 @@ def seen_in(row: Row, dialect: str) -> Seen:
     assert moment is not None
     return Seen(
         name,
-        Standing(streak, rows.moment(paused), who_paused(by), rows.moment(succeeded), rows.moment(failed)),
-        Rules(threshold, float(pause), codes(only, dialect), codes(ignores, dialect) or (), bool(permanent)),
+        Standing(
+            understood("failure_streak", streak),
+            rows.some_moment(paused),
+            who_paused(by),
+            rows.some_moment(succeeded),
+            rows.some_moment(failed),
+        ),
+        Rules(
+            understood("breaker_threshold", threshold),
+            float(understood("breaker_pause_seconds", pause)),
+            codes(only, dialect),
+            codes(ignores, dialect) or (),
+            bool(permanent),
+        ),
         moment,
     )
 

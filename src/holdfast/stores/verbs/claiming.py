@@ -25,7 +25,7 @@ from holdfast.stores.known_limits import KnownLimits
 from holdfast.stores.statements import claim as sql
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import claim_requests
-from holdfast.stores.verbs.admitting import again_in, claim_admitted, walk_parameters
+from holdfast.stores.verbs.admitting import Admission, again_in, claim_admitted, walk_parameters
 from holdfast.stores.verbs.sqlite_walk import FEWEST_LANES, Looking
 
 MAX_BATCH = 10_000
@@ -78,6 +78,8 @@ class Claiming:
         """A source that another claim has at this moment is free again in the next: nobody waits for it with anything
         in hand, so the whole claim is tried again."""
         for number in range(BUSY_TRIES):
+            if number:
+                time.sleep(0.001 * 2**number)
             claim = Governed(wanted, self._lane)
             if request_id is not None:
                 found = claim_requests.once(self._database, wanted.credential, request_id, claim)
@@ -86,7 +88,6 @@ class Claiming:
                     found = claim(transaction, secret)
             if found or not claim.was_busy:
                 break
-            time.sleep(0.002 * 2**number)
         self._remember_lanes(found)
         if found:
             self._lane = claim.last_lane
@@ -175,8 +176,8 @@ class Governed:
         lanes = max(FEWEST_LANES, wanted.limit // 4)
         looking = Looking(wanted.limit + 16, wanted.queues, wanted.tasks, lanes, self._after)
 
-        def take(ids: Sequence[str]) -> list[Row]:
-            return claim_rows(transaction, wanted.worker, ids, secret, wanted.credential)
+        def take(ids: Sequence[str], admitted: Admission) -> list[Row]:
+            return claim_rows(transaction, wanted.worker, ids, secret, wanted.credential, admitted)
 
         found, admitted = claim_admitted(transaction, looking, wanted.limit, take)
         self.was_busy = admitted.busy
@@ -195,13 +196,14 @@ def _wide(wanted: Wanted) -> int:
 
 
 def claim_rows(
-    transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes, credential: str
+    transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes, credential: str, admitted: Admission
 ) -> list[Row]:
     if not ids:
         return []
     parameters: dict[str, object] = {"worker": worker}
     if transaction.dialect == POSTGRES:
         parameters |= {"ids": json.dumps(ids), "secret": secret, "binding": digests.binding(credential)}
+        parameters |= {"sources": json.dumps(list(admitted.sources)), "queues": json.dumps(list(admitted.queues))}
     else:  # which cannot compute a digest
         chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i), credential)} for i in ids]
         parameters["rows"] = json.dumps(chosen)

@@ -2,9 +2,11 @@
 
 Who may not enter is told so by a look that locks nothing, so that many who wait are in nobody's way. Who may takes the
 source's row, and then everything is counted once more on a fresh snapshot: that answer is the one that holds. The row
-is asked for with SKIP LOCKED, for a quarter of a second; after that the answer is "busy", ask again.
+is asked for with SKIP LOCKED, twice; after that the answer is "busy", ask again: whoever serves many has no time to
+wait for one.
 
-An entry is named by its attempt and number: asking twice enters once, and pays once.
+An entry is named by its attempt and number: asking twice enters once, and pays once, also when the second question
+arrives after the entry was left. What was prepaid is an attempt's first entry of its own source, and no other.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from holdfast.domain.breaker import Ending, Failure, Standing, Success, Throttle
 from holdfast.domain.entering import ADMITTED, BUSY, Door
 from holdfast.domain.errors import InvalidInput, LeaseLost, StoreUnavailable
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, check_name, storable_text
-from holdfast.domain.sources import End, Entered, Entry, Leaving
+from holdfast.domain.sources import End, Entered, Entry, Leaving, understood
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Row, Transaction
 from holdfast.stores.statements import holds as sql
 from holdfast.stores.verbs.breaker import settle_sources, who_paused
 from holdfast.stores.verbs.proving import check_lease
 
-PATIENCE_SECONDS = 0.25
-FIRST_PAUSE_SECONDS = 0.002
-LONGEST_PAUSE_SECONDS = 0.016
+PATIENCE_SECONDS = 0.25  # of who leaves: what is told then is told once
+PAUSE_SECONDS = 0.002
 STALE_AT_ONCE = 100
+THINNED_OUT_EVERY = 1_000
 MOST_AT_ONCE = 10_000
 
 
@@ -39,18 +41,21 @@ def enter(database: Database, lease: Beat, entry: Entry) -> Entered:
         found = transaction.rows(sql.LOOK, given)
     if not found:
         raise _lost(database, lease, entry.source)
-    own, inside, exists = map(bool, found[0])
+    own, entered_before, inside, has_left, exists = map(bool, found[0])
+    if has_left:
+        raise InvalidInput("number", f"entry {entry.number} of this attempt was left; every entry has its own number")
     if inside or not exists:
         return ADMITTED
-    if own and entry.prepaid:
+    if own and entry.prepaid and not entered_before:
         with database.statement() as transaction:
             transaction.rows(sql.INSERT, {**given, "own": True})
         return ADMITTED
     with database.reading() as transaction:
-        glance = transaction.rows(sql.GLANCE, given)
+        glance = transaction.rows(sql.GLANCE, {**given, "own": own})
     if not glance:  # somebody has just deleted it
         return ADMITTED
-    likely = _door(glance[0][:-1], entry.source).may_enter(int(glance[0][-1]), own=own)
+    *door, in_use, probes = glance[0]
+    likely = _door(door, entry.source).may_enter(in_use, probes, own=own)
     if not likely.admitted:
         return likely
     with database.transaction() as transaction:
@@ -59,27 +64,18 @@ def enter(database: Database, lease: Beat, entry: Entry) -> Entered:
 
 def _enter_locked(transaction: Transaction, given: dict[str, Any], own: bool) -> Entered:
     source = given["source"]
-    found = _lock_patiently(transaction, source)
-    if found is None:
+    found = transaction.rows(sql.LOCK, {"source": source})
+    if not found:
+        time.sleep(PAUSE_SECONDS)
+        found = transaction.rows(sql.LOCK, {"source": source})
+    if not found:
         return BUSY
     transaction.rows(sql.FORGET_OF, {"source": source, "limit": STALE_AT_ONCE})
-    [[in_use]] = transaction.rows(sql.IN_USE, {"source": source})
-    door = _door(found, source)
-    answer = door.may_enter(int(in_use), own=own)
-    if answer.admitted and transaction.rows(sql.INSERT, {**given, "own": own}) and door.level_after is not None:
-        transaction.run(sql.SPEND, {"source": source, "level": door.level_after})
+    [[in_use, probes]] = transaction.rows(sql.USED, {**given, "own": own})
+    answer = _door(found[0], source).may_enter(in_use, probes, own=own)
+    if answer.admitted and transaction.rows(sql.INSERT, {**given, "own": own}):
+        transaction.run(sql.SPEND, {"source": source})
     return answer
-
-
-def _lock_patiently(transaction: Transaction, source: str) -> Row | None:
-    give_up_at = time.monotonic() + PATIENCE_SECONDS
-    pause = FIRST_PAUSE_SECONDS
-    while not (found := transaction.rows(sql.LOCK, {"source": source})):
-        if time.monotonic() + pause > give_up_at:
-            return None
-        time.sleep(pause)
-        pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-    return found[0]
 
 
 def leave(database: Database, lease: Beat, leaving: Leaving) -> None:
@@ -87,12 +83,21 @@ def leave(database: Database, lease: Beat, leaving: Leaving) -> None:
     ending = _ending(leaving, given["job_id"])
     with database.transaction() as transaction:
         held = bool(transaction.rows(sql.LOOK, given))
-        left = transaction.rows(sql.LEAVE, given) if held else []
+        left = _leave(transaction, given) if held else []
         # The job's own source hears of it when the job ends; only what it asked of us cannot wait for that.
         if left and ending is not None and (not left[0][0] or isinstance(ending, Throttled)):
-            settle_sources(transaction, {leaving.source: [ending]})
+            settle_sources(transaction, {leaving.source: [ending]}, patience=PATIENCE_SECONDS)
     if not held:
         raise _lost(database, lease, leaving.source)
+
+
+def _leave(transaction: Transaction, given: dict[str, Any]) -> list[Row]:
+    left = transaction.rows(sql.LEAVE, given)
+    if not left:
+        transaction.run(sql.LEAVE_AHEAD, given)
+    if given["number"] % THINNED_OUT_EVERY == 0:
+        transaction.run(sql.THIN_OUT, {**given, "below": given["number"] - THINNED_OUT_EVERY})
+    return left
 
 
 def forget(database: Database, limit: int) -> int:
@@ -143,11 +148,12 @@ def _door(row: Row, source: str) -> Door:
     assert moment is not None
     limits = SourceStanding(
         name=source,
-        max_concurrent=most,
-        rate_limit_per_minute=rate,
-        burst=burst,
-        bucket_level=level,
-        seconds_since=elapsed,
+        max_concurrent=understood("max_concurrent", most),
+        rate_limit_per_minute=understood("rate_limit_per_minute", rate),
+        burst=understood("burst", burst),
+        bucket_level=understood("bucket_level", level),
+        seconds_since=elapsed or 0.0,
         half_open=False,
     )
-    return Door(bool(enabled), limits, Standing(streak, rows.moment(paused), who_paused(by)), threshold, moment)
+    standing = Standing(understood("failure_streak", streak), rows.some_moment(paused), who_paused(by))
+    return Door(bool(enabled), limits, standing, understood("breaker_threshold", threshold), moment)

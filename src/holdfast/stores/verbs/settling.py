@@ -181,7 +181,7 @@ def _ending(report: Checked, settled: Settled) -> SourceEnding | None:
     match report.outcome:
         case Succeeded():
             return Success()
-        case Failed(error=error) if settled.state is not State.CANCELLED:
+        case Failed(error=error, told=False) if settled.state is not State.CANCELLED:
             return Failure(error.code, error.retryable, report.job_id)
         case Snoozed(delay_seconds=delay, throttled=True):
             return Throttled(delay, report.job_id)
@@ -303,10 +303,10 @@ def check(report: Report) -> Checked:
 def _storable(outcome: Outcome) -> Outcome:
     """Text comes from user code and must never keep an outcome from being recorded: it is made to fit instead."""
     match outcome:
-        case Failed(error=error, exit_code=exit_code):
+        case Failed(error=error, exit_code=exit_code, told=told):
             stack = None if error.stack is None else _text(error.stack)
             error = JobError(_text(error.code), _text(error.message), stack, bool(error.retryable))
-            return Failed(error, _optional_figure(exit_code, "exit_code"))
+            return Failed(error, _optional_figure(exit_code, "exit_code"), bool(told))
         case Crashed(message=message, exit_code=exit_code, signal=signal):
             return Crashed(_text(message), _optional_figure(exit_code, "exit_code"), _optional_figure(signal, "signal"))
         case Released(reason=reason):

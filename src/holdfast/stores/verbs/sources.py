@@ -6,6 +6,7 @@ changes there is none. A change waits for the row, and holds no other while it d
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,14 @@ from holdfast.domain.breaker import Happened, Standing
 from holdfast.domain.errors import NotFound
 from holdfast.domain.jsonable import to_json
 from holdfast.domain.names import check_id, check_integer, check_name
-from holdfast.domain.sources import DEFAULTS, PausedBy, SourceDeclaration, check_declaration, check_limits
+from holdfast.domain.sources import (
+    DEFAULTS,
+    PausedBy,
+    SourceDeclaration,
+    check_declaration,
+    check_limits,
+    understood,
+)
 from holdfast.domain.spec import encode_json
 from holdfast.domain.views import Page, SourceEvent, SourceView
 from holdfast.stores import rows
@@ -29,18 +37,31 @@ MOST_EVENTS = 1_000
 MOST_COUNTED = 10_000
 _LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _LISTS = ("breaker_only", "breaker_ignores")
+_TIMES = ("paused_until", "last_success_at", "last_failure_at")
+_NUMBERS = (
+    "rate_limit_per_minute",
+    "burst",
+    "max_concurrent",
+    "failure_streak",
+    "breaker_threshold",
+    "breaker_pause_seconds",
+    "bucket_level",
+)
 
 
 def set_source(database: Database, name: str, changes: Mapping[str, Any]) -> SourceView:
-    """Create the source if need be, change just the limits that are named, and record the change."""
+    """Create the source if need be, change just the limits that are named, and record the change. A mere pause makes no
+    source: whoever mistypes a name should hear of it."""
     check_name(name, "source")
     wanted = check_limits(changes)
     with database.transaction() as transaction:
+        if set(wanted) == {"paused_for"} and not transaction.rows(sql.EXISTS, {"name": name}):
+            raise _no_source(name)
         created, known = _locked(transaction, name)
         if "paused_for" in wanted:
             wanted["paused_until"] = known["now"] + timedelta(seconds=wanted.pop("paused_for"))
         changed = _differing(known, wanted)
-        if changed or created:
+        if changed or created or known["odd"]:
             _write(transaction, known, changed)
             record(transaction, name, Happened(_event_of(changed), _detail(known, changed, created)))
         return _view(transaction, name)
@@ -54,7 +75,7 @@ def resume(database: Database, name: str) -> SourceView:
             raise _no_source(name)
         known = _known(found[0], transaction.dialect)
         changed = _differing(known, {"paused_until": None, "failure_streak": 0})
-        if changed:
+        if changed or known["odd"]:
             _write(transaction, known, changed)
             record(transaction, name, Happened("resumed", _detail(known, changed)))
         return _view(transaction, name)
@@ -127,7 +148,7 @@ def _event(row: Row, dialect: str) -> SourceEvent:
 
 
 def _no_source(name: str) -> NotFound:
-    return NotFound(f"there is no source {name}; `holdfast sources set {name}` makes one")
+    return NotFound(f"there is no source {name}; `holdfast sources set {shlex.quote(name)} --rate 100/m` makes one")
 
 
 # a source's row, and what changes in it
@@ -140,9 +161,20 @@ def _locked(transaction: Transaction, name: str) -> tuple[bool, dict[str, Any]]:
 
 
 def _known(row: Row, dialect: str) -> dict[str, Any]:
-    known = dict(zip(("name", *sql.STANDING, "elapsed", "now"), row, strict=True))
-    for field in ("paused_until", "last_success_at", "last_failure_at", "now"):
-        known[field] = rows.moment(known[field])
+    """As it can be worked with; and under `odd` what was not so, because somebody typed it by hand before the database
+    refused that. Whoever changes the source next sets it right."""
+    stored = dict(zip(("name", *sql.STANDING, "elapsed", "now"), row, strict=True))
+    known = {**stored, **{field: understood(field, stored[field]) for field in _NUMBERS}}
+    odd = {field: known[field] for field in _NUMBERS if stored[field] is not None and known[field] != stored[field]}
+    for field in _TIMES:
+        known[field] = rows.some_moment(stored[field])
+        if isinstance(stored[field], str) and (known[field] is None or to_text(known[field]) != stored[field]):
+            odd[field] = known[field]
+    known["now"] = rows.moment(stored["now"])
+    if not isinstance(stored["elapsed"], int | float):
+        known["elapsed"] = 0.0
+        odd["bucket_level"] = known["bucket_level"]
+    known["odd"] = odd
     known |= {field: codes(known[field], dialect) for field in _LISTS}
     known["breaker_ignores"] = known["breaker_ignores"] or ()
     known["enabled"] = bool(known["enabled"])
@@ -165,7 +197,7 @@ def _differing(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
 
 
 def _write(transaction: Transaction, known: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
-    columns = dict(changed)
+    columns = {**known["odd"], **changed}
     if "paused_until" in changed:
         columns["paused_by"] = None if changed["paused_until"] is None else str(PausedBy.OPERATOR)
     level = _bucket(known).level
@@ -182,7 +214,7 @@ def _stored(field: str, value: Any, dialect: str) -> Any:
         return None
     if field in (*_LISTS, "declared"):
         return None if value is None else encode_json(to_json(value))
-    if field == "paused_until" and value is not None:
+    if field in _TIMES and value is not None:
         return to_text(value) if dialect == SQLITE else value
     return value
 
@@ -199,7 +231,8 @@ def _detail(known: Mapping[str, Any], changed: Mapping[str, Any], created: bool 
     before = {field: known[field] for field in changed}
     if "paused_until" in changed:
         before["paused_by"] = known["paused_by"]
-    return {**changed, "before": before}
+    repaired = {"repaired": sorted(known["odd"])} if known["odd"] else {}
+    return {**changed, "before": before, **repaired}
 
 
 def _bucket(known: Mapping[str, Any]) -> SourceStanding:

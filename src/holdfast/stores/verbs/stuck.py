@@ -248,14 +248,16 @@ class _Look:
     @cached_property
     def _sources(self) -> dict[str, SourceFacts]:
         found = self._transaction.rows(sql.SOURCES)
-        running = self._count_running(admission.RUNNING_BY_SOURCE, [row[0] for row in found])
-        return {row[0]: self._source(row, running.get(row[0], 0)) for row in found}
+        names = json.dumps([row[0] for row in found])
+        counted = self._transaction.rows(admission.RUNNING_BY_SOURCE, {"names": names}) if found else []
+        counts = {name: (int(running), int(probes)) for name, running, probes in counted}
+        return {row[0]: self._source(row, *counts.get(row[0], (0, 0))) for row in found}
 
-    def _source(self, row: Row, running: int) -> SourceFacts:
+    def _source(self, row: Row, running: int, probes: int) -> SourceFacts:
         name, enabled, paused_until, most, rate, burst, level, level_at, half_open, paused_by = row
         elapsed = (self._now - self._moment(level_at)).total_seconds()
         standing = SourceStanding(name, most, rate, burst, level, elapsed, bool(half_open))
-        return SourceFacts(standing, bool(enabled), rows.moment(paused_until), running, paused_by)
+        return SourceFacts(standing, bool(enabled), rows.moment(paused_until), running, paused_by, probes)
 
     def _count_running(self, statement: Any, names: list[str]) -> dict[str, int]:
         if not names:

@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from typing import Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.programs import complete_path
 from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
 from tests.servers.postgres import PostgresEndpoint
 from tests.servers.shared import RemoteServers, SharedServers, UrlSource
 from tests.servers.valkey import ValkeyEndpoint
+
+# How long an example takes says something about the machine, and nothing about us.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 SERVERS = pytest.StashKey[UrlSource]()
 WORKER_INPUT = "holdfast_servers"

@@ -231,7 +231,7 @@ FAULTS = [
         "large_fleet",
         "connections",
         WARNING,
-        "5 live workers may want 50",
+        "5 live workers may want 60",
         "Raise max_connections",
         done(ALIVE_AND_WELL + "".join(insert_worker(f"w{n}", "h") for n in range(4)), NO_WORKERS),
     ),

@@ -78,7 +78,7 @@ _TABLES = """(
 _EVERY = frozenset(metadata.tables)
 _NEVER_CHANGED = {
     f"holdfast_{name}"
-    for name in ("artifacts", "claim_requests", "events", "logs", "retired_histories", "source_events", "source_holds")
+    for name in ("artifacts", "claim_requests", "events", "logs", "retired_histories", "source_events")
 }
 _NEVER_REMOVED = {f"holdfast_{name}" for name in ("duties", "meta", "queues", "source_events", "sources", "tasks")}
 RIGHTS = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from holdfast.domain.admission import SourceStanding
 from holdfast.stores.database import CursorTransaction, Row
@@ -118,34 +118,40 @@ def claim_admitted(
 def take_admitted(
     transaction: CursorTransaction, candidates: Sequence[Candidate], limit: int, admitted: Admission, take: Take
 ) -> list[Row]:
-    """A job that somebody has locked takes nobody's place: the next one gets it."""
+    """A job that somebody has locked takes nobody's place: one that had to stand back for it gets that."""
     found: list[Row] = []
-    left = iter(candidates)
+    left, stood_back = iter(candidates), list[Candidate]()
     while len(found) < limit:
-        chosen = _choose(transaction, left, limit - len(found), admitted)
+        chosen, refused = _choose(transaction, left, limit - len(found), admitted)
         if not chosen:
             break
+        stood_back += refused
         taken = take([job.id for job in chosen], admitted)
         ids = {row[0] for row in taken}
-        for job in chosen:
-            if job.id not in ids:
-                admitted.gives_back(job)
+        missed = [job for job in chosen if job.id not in ids]
+        for job in missed:
+            admitted.gives_back(job)
+        if missed:
+            left, stood_back = chain(stood_back, left), []
         found += taken
     return found
 
 
 def _choose(
-    transaction: CursorTransaction, left: Iterable[Candidate], wanted: int, admitted: Admission
-) -> list[Candidate]:
-    """The next of them that are let in. Locked are just the limits of those that are about to be chosen."""
+    transaction: CursorTransaction, left: Iterator[Candidate], wanted: int, admitted: Admission
+) -> tuple[list[Candidate], list[Candidate]]:
+    """The next of them that are let in, and those for which there was no room. Locked are just the limits of those
+    that are about to be chosen."""
     chosen: list[Candidate] = []
+    refused: list[Candidate] = []
     while len(chosen) < wanted:
         some = list(islice(left, wanted - len(chosen)))
         if not some:
             break
         admitted.lock(transaction, some)
-        chosen += [job for job in some if admitted.takes(job)]
-    return chosen
+        for job in some:
+            (chosen if admitted.takes(job) else refused).append(job)
+    return chosen, refused
 
 
 def look(transaction: CursorTransaction, looking: Looking) -> list[Candidate]:

@@ -12,6 +12,7 @@ from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
 from tests.servers.postgres import PostgresEndpoint
 from tests.servers.shared import RemoteServers, SharedServers, UrlSource
 from tests.servers.valkey import ValkeyEndpoint
+from tests.turns import take_turns
 
 # How long an example takes says something about the machine, and nothing about us.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -27,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the contract suite on Postgres through pgbouncer in transaction mode",
     )
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` decides
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    take_turns(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

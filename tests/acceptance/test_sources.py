@@ -31,7 +31,7 @@ def test_every_limit_can_be_set(here: InProcess) -> None:
     )
     source = back.succeeded().document
     assert (source["rate_limit_per_minute"], source["breaker_only"], source["breaker_ignores"]) == (None, None, ["A"])
-    assert here("sources").succeeded().out.splitlines()[1].split()[:5] == ["shop", "closed", "-", "-", "0/3"]
+    assert here("sources").succeeded().out.splitlines()[1].split()[:5] == ["shop", "ok", "-", "-", "0/3"]
 
 
 def test_a_wrong_word_names_the_field_and_the_rule(here: InProcess) -> None:
@@ -53,11 +53,11 @@ def test_health_is_one_line_a_source(here: InProcess, store: SqlStore) -> None:
     store.enqueue_many([NewJob(task="fetch", source="shop")] * 3)
     heading, row = here("sources").succeeded().out.splitlines()
     assert heading.split()[:5] == ["source", "state", "level", "rate", "at"]
-    assert row.split()[:7] == ["shop", "open", "-", "-", "0/-", "3", "2/2"]
+    assert row.split()[:8] == ["shop", "breaker", "open", "-", "-", "0/-", "3", "2/2"]
     assert "in 5 min (by breaker)" in row
     assert "never" in row, "it never succeeded"
     resumed = here("sources", "resume", "shop").succeeded().out.splitlines()[1]
-    assert resumed.split()[:2] == ["shop", "closed"]
+    assert resumed.split()[:2] == ["shop", "ok"]
     assert len(store.claim("ada", 9)) == 3
 
 

@@ -211,8 +211,8 @@ def _state(source: SourceView, now: datetime) -> str:
     if not source.enabled:
         return "disabled"
     if source.breaker is not Breaker.CLOSED:
-        return str(source.breaker).replace("_", " ")
-    return "paused" if _is_paused(source, now) else "closed"
+        return f"breaker {str(source.breaker).replace('_', ' ')}"
+    return "paused" if _is_paused(source, now) else "ok"  # a breaker that is closed reads as a shop that is
 
 
 def _pause(source: SourceView, now: datetime) -> str | None:

@@ -23,6 +23,7 @@ FIRST_WAIT_SECONDS = 0.1
 SHORTEST_WAIT_SECONDS = 0.01
 FAIR_SECONDS = 0.5  # so long a rush may pass over tasks that are not quick, or of another kind
 MOST_AT_ONCE = 500
+WORTH_WAITING_SECONDS = 60.0  # for the token of a source, or the end of its pause, before a worker has drained
 
 
 class Found(Enum):
@@ -95,7 +96,8 @@ class Pickup:
         self._asked: Ask | None = None
         self._asked_at = 0.0
         self.answered_at = 0.0  # the last time the store answered, also with nothing
-        self.nothing_due = False  # as of the last answer, for any of our tasks
+        # As of the last answer, for any of our tasks; also what waits for a source that is closed for long.
+        self.nothing_due = False
 
         def claim(ask: Ask) -> Brought:
             if patience is not None:
@@ -146,7 +148,8 @@ class Pickup:
         self.answered_at = now
         self._waited = now - self._asked_at if asked.wait_seconds else 0.0
         self._again_in = brought.again_in
-        self.nothing_due = not jobs and self._is_for_all(asked)
+        waits = brought.again_in is not None and brought.again_in <= WORTH_WAITING_SECONDS
+        self.nothing_due = not jobs and not waits and self._is_for_all(asked)
         self._events.emit(Claims(len(jobs), now - self._asked_at))
         full = len(jobs) == asked.limit
         was_rush, self._rush = self._rush, full or (self._rush and asked.ahead and bool(jobs))

@@ -158,11 +158,6 @@ def beat_to_json(beat: Beat) -> dict[str, Any]:
     return value if beat.progress is None else {**value, "progress": beat.progress}
 
 
-def beat_from_json(value: Mapping[str, Any], worker: str, credential: str) -> Beat:
-    _job_id, attempt = parse_attempt_id(value["attempt_id"])
-    return Beat(value["job_id"], attempt, value["lease_token"], worker, value.get("progress"), credential)
-
-
 def beaten_to_json(beaten: Beaten) -> dict[str, Any]:
     expires_at = beaten.lease_expires_at
     return {

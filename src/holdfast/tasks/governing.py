@@ -15,6 +15,7 @@ import itertools
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -47,7 +48,7 @@ LONGEST_SNOOZE_SECONDS = 3600.0
 STOPPING = "the worker is stopping"
 
 
-class Governed:
+class Governed(ABC):
     """The part of a context that its sources need."""
 
     job: JobInfo
@@ -68,16 +69,16 @@ class Governed:
         is_own = source == self.job.source
         return Entry(source, next(self._entries), prepaid=is_own and next(self._own_entries) == 0)
 
+    @abstractmethod
     def stopped(self) -> Exception:
         """What is raised in the job when it has to stop while it waits."""
-        raise NotImplementedError
 
-    def log(self, message: object, level: str = "info", **fields: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def log(self, message: object, level: str = "info", **fields: Any) -> None: ...
 
     @property
-    def has_to_stop(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def has_to_stop(self) -> bool: ...
 
     def end_waiting(self) -> None:
         """The engine's word that the worker stops: the job may finish, but not by waiting for its turn here."""

@@ -9,8 +9,8 @@ it, and enters nothing. Also what leaves before it has entered is left.
 
 from __future__ import annotations
 
-from holdfast.stores.statements.admission import level
-from holdfast.stores.statements.sources import elapsed, in_use, readable
+from holdfast.stores.statements.admission import in_use, level
+from holdfast.stores.statements.sources import elapsed, readable
 from holdfast.stores.statements.words import Statement, Words
 
 # A job that runs under this lease.

@@ -7,6 +7,7 @@ from functools import cache
 from holdfast.domain.lifecycle import CLAIMABLE
 from holdfast.domain.sources import EARLIEST, LATEST
 from holdfast.stores.schema import in_states
+from holdfast.stores.statements.admission import in_use, seconds_between
 from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.types import to_text
 
@@ -48,28 +49,12 @@ def readable(words: Words, column: str) -> str:
     if not words.postgres:
         return column
     low, high = (f"CAST('{to_text(moment)}' AS timestamptz)" for moment in (EARLIEST, LATEST))
-    return f"CASE WHEN {column} > {high} THEN {high} WHEN {column} < {low} THEN {low} ELSE {column} END"
+    return f"(CASE WHEN {column} > {high} THEN {high} WHEN {column} < {low} THEN {low} ELSE {column} END)"
 
 
 def elapsed(words: Words) -> str:
     """Seconds since the bucket's level was written."""
-    if words.postgres:
-        return f"CAST(extract(epoch FROM {words.fixed_now} - ({readable(words, 's.bucket_at')})) AS float8)"
-    # To the microsecond, which SQLite's own date arithmetic is not: whole seconds and fractions by themselves. (It
-    # takes the last half millisecond of a second for the next one.)
-    whole = "strftime('%s', substr(:now, 1, 19)) - strftime('%s', substr(s.bucket_at, 1, 19))"
-    return f"({whole} + (substr(:now, 21, 6) - substr(s.bucket_at, 21, 6)) / 1000000.0)"
-
-
-def in_use(source: str) -> str:
-    """What counts against its limits, as a subquery: the jobs that run under this source, and those that are inside it
-    and run under another one, or under none."""
-    return f"""(
-          (SELECT count(*) FROM holdfast_jobs j
-           WHERE j.state = 'running' AND j.source IS NOT NULL AND j.source = {source})
-          + (SELECT count(*) FROM holdfast_source_holds h
-             JOIN holdfast_jobs j ON j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running'
-             WHERE h.source = {source} AND h.left_at IS NULL AND NOT h.own))"""
+    return seconds_between(words, readable(words, "s.bucket_at"), words.fixed_now)
 
 
 def _limits_exist(_words: Words) -> str:

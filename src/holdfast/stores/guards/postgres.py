@@ -80,8 +80,11 @@ BEGIN
   SELECT id, 1, updated_at, 'enqueued', NULL, 'pending', 0, transition_detail FROM new_rows;
   RETURN NULL;
 END $$""",
+    # A session keeps the plan of its first call. After a batch of one that would be a nested loop, quadratic in all
+    # batches to come; and a claim that looks under `look.STEADY` has forbidden the rest.
     """
-CREATE OR REPLACE FUNCTION holdfast_audit_update() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION holdfast_audit_update() RETURNS trigger LANGUAGE plpgsql
+SET enable_hashjoin = on SET enable_nestloop = off AS $$
 BEGIN
   INSERT INTO holdfast_events (job_id, seq, at, event, from_state, to_state, attempt, worker, lease, detail)
   SELECT n.id, n.seq, n.updated_at, n.transition, o.state, n.state, n.attempt,

@@ -133,9 +133,16 @@ _partial_index(
     jobs.c.id,
 )
 _partial_index("running", "state = 'running'", jobs.c.queue, jobs.c.id)
-# Only jobs with a source pay for these two: they tell a claim which sources have work waiting, and how much they run.
-_partial_index("source_ready", f"source IS NOT NULL AND {CLAIMABLE_SQL}", jobs.c.source, jobs.c.queue, jobs.c.run_after)
+# Only jobs with a source pay for these two: they tell how much a source runs, and how much waits for it. SQLite counts
+# the latter over the ready index: there every claim would take its jobs out of one index more.
 _partial_index("source_running", "state = 'running' AND source IS NOT NULL", jobs.c.source)
+Index(
+    "holdfast_jobs_source_ready",
+    jobs.c.source,
+    jobs.c.queue,
+    jobs.c.run_after,
+    postgresql_where=text(f"source IS NOT NULL AND {CLAIMABLE_SQL}"),
+).ddl_if("postgresql")
 _partial_index("unique", f"unique_key IS NOT NULL AND {in_states(ACTIVE)}", jobs.c.task, jobs.c.unique_key, unique=True)
 _partial_index("reuse", "state = 'succeeded' AND spec_hash IS NOT NULL", jobs.c.spec_hash, jobs.c.finished_at)
 _partial_index("dead", "state = 'failed'", jobs.c.id)

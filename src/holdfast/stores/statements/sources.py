@@ -6,7 +6,7 @@ from functools import cache
 
 from holdfast.domain.lifecycle import CLAIMABLE
 from holdfast.domain.sources import EARLIEST, LATEST
-from holdfast.stores.schema import in_states
+from holdfast.stores.schema import CLAIMABLE_SQL, in_states
 from holdfast.stores.statements.admission import in_use, seconds_between
 from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.types import to_text
@@ -90,14 +90,28 @@ def change(names: tuple[str, ...]) -> Statement:
 
 
 def _views(words: Words, which: str) -> str:
-    """The waiting jobs of a source are counted up to a bound, and its index is read no further."""
+    """With how many jobs wait, up to a bound."""
+    due, waiting, counted = _waiting(words)
     return f"""
-        SELECT s.name, {_columns(words)}, {elapsed(words)}, {words.now}, {in_use("s.name")},
+        {due} SELECT s.name, {_columns(words)}, {elapsed(words)}, {words.now}, {in_use("s.name")}, {waiting}
+        FROM holdfast_sources s {counted} {which} ORDER BY s.name"""
+
+
+def _waiting(words: Words) -> tuple[str, str, str]:
+    """What goes before, into and behind the SELECT to have the waiting jobs of source `s`. On Postgres an index has
+    them by source, and is read no further than the bound; on SQLite all that is due is counted once."""
+    if words.postgres:
+        due = f"""
                (SELECT count(*) FROM (
                   SELECT 1 FROM holdfast_jobs j
                   WHERE j.source IS NOT NULL AND j.source = s.name AND {in_states(CLAIMABLE, "j.state")}
-                    AND j.run_after <= {words.fixed_now} LIMIT :most) due)
-        FROM holdfast_sources s {which} ORDER BY s.name"""
+                    AND j.run_after <= {words.fixed_now} LIMIT :most) due)"""
+        return "", due, ""
+    due = f"""
+        WITH due (source, jobs) AS MATERIALIZED (
+          SELECT coalesce(source, ''), count(*) FROM holdfast_jobs INDEXED BY holdfast_jobs_ready
+          WHERE {CLAIMABLE_SQL} AND run_after <= :now GROUP BY 1)"""
+    return due, "min(coalesce(due.jobs, 0), :most)", "LEFT JOIN due ON due.source = s.name"
 
 
 def _events(words: Words, which: str) -> str:

@@ -21,7 +21,7 @@ from holdfast.stores.sql_store import SqlStore
 KINDS = ((0, False), (10, False), (10, True), (1_000, False), (1_000, True))  # how many sources, and whether limited
 Kind = tuple[int, bool]
 BATCHES = (20, 100)
-ROUNDS = 60
+ROUNDS = 100
 WARM_UP = 5
 CLOSED = 100_000
 

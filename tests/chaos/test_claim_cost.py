@@ -147,8 +147,10 @@ class ExplainingDatabase(PostgresDatabase):
         self.explained: list[Explained] = []
 
     @contextmanager
-    def transaction(self) -> Iterator[CursorTransaction]:
+    def transaction(self, settings: Statement | None = None) -> Iterator[CursorTransaction]:
         with super().transaction() as real:
+            if settings is not None:
+                real.run(settings)
             transaction = ExplainedTransaction(real.cursor)
             yield transaction
             self.explained += transaction.explained

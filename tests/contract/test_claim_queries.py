@@ -2,13 +2,19 @@
 
 from types import SimpleNamespace
 
+import psycopg
 import pytest
 
+from holdfast.domain.job import NewJob
 from holdfast.stores import known_limits
 from holdfast.stores.database import CursorTransaction
+from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import on_postgres
-from tests.contract.steps import BROKEN, KILLED, claim, enqueue, settle_well, start
+from tests.contract.steps import BROKEN, KILLED, claim, enqueue, enqueue_many, settle_well, start
+
+# What an operator might type; the guard makes a transition of it.
+CANCEL = "UPDATE holdfast_jobs SET state = 'cancelled' WHERE id = ANY (%s::uuid[])"
 
 
 @pytest.fixture
@@ -40,6 +46,44 @@ def test_an_idle_claim_is_one_query_and_two_every_five_seconds(
         seconds += 2
     assert counts == [2, 1, 1, 2, 1, 1, 2, 1, 1, 2]
     assert sum(counts) / 20 <= 1
+
+
+@on_postgres
+def test_a_claim_from_very_many_lanes_looks_first_until_there_is_nothing_left(
+    store: SqlStore, asked: list[str]
+) -> None:
+    """The ungoverned statement would read the head of every lane."""
+    store.enqueue_many([NewJob(task=f"task-{number:03}") for number in range(100)] * 10)
+    assert len(store.claim("ann", 100)) == 100
+    asked.clear()
+    taken = 100
+    while claimed := store.claim("ann", 100):
+        taken += len(claimed)
+    assert taken == 1_000
+    assert "claim.all_queues" not in asked
+    asked.clear()
+    assert store.claim("ann", 100) == []
+    assert set(asked) <= {"claim.all_queues", "sources.limits_exist"}
+
+
+@on_postgres
+def test_the_audit_of_a_batch_is_no_nested_loop_whatever_came_first(store: SqlStore, database_url: str) -> None:
+    """A session keeps the plan of the trigger's first call, which was for one row, under settings that forbid joins by
+    hash."""
+    jobs = enqueue_many(store, 50)
+    plans: list[str] = []
+    with psycopg.connect(libpq_url(database_url)) as session:
+        session.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+        session.execute("SET enable_hashjoin = off")
+        session.execute(CANCEL, [jobs[:1]])
+        session.execute("LOAD 'auto_explain'")
+        session.execute("SET auto_explain.log_min_duration = 0")
+        session.execute("SET auto_explain.log_nested_statements = on")
+        session.execute("SET client_min_messages = log")
+        session.execute(CANCEL, [jobs[1:]])
+    audits = [plan for plan in plans if "Insert on holdfast_events" in plan]
+    assert len(audits) == 1
+    assert "Hash Join" in audits[0]
 
 
 def test_a_claim_tells_of_the_budget(store: SqlStore) -> None:

@@ -379,6 +379,19 @@ def test_who_was_let_in_before_the_breaker_opened_is_no_probe(store: SqlStore, c
     assert enter(store, other) == Entered(False, 0.25, "breaker"), "it probes, like anybody else"
 
 
+def test_a_straggler_that_enters_its_own_source_is_the_probe(store: SqlStore, clock: Clock, by_hand: ByHand) -> None:
+    store.set_source("shop")
+    straggler = start(store, source="shop")
+    store.set_source("shop", paused_until=clock.now() + timedelta(seconds=30))
+    by_hand("UPDATE holdfast_sources SET failure_streak = 5")
+    clock.move(31)
+    enqueue(store, source="shop")
+    assert enter(store, straggler) == IN
+    assert claim_ids(store) == []
+    leave(store, straggler)
+    assert len(claim_ids(store)) == 1
+
+
 def test_fifty_at_once_are_never_more_than_three_inside(store: SqlStore, open_again: Callable[[], SqlStore]) -> None:
     store.set_source("shop", max_concurrent=3)
     stores = [store, *(open_again() for _ in range(4))]

@@ -27,11 +27,6 @@ class SourceStanding:
     paused_seconds: float | None = None  # what is left of its pause
 
     @property
-    def is_counted(self) -> bool:
-        """Whether it matters how much is in use."""
-        return self.half_open or self.max_concurrent is not None
-
-    @property
     def level(self) -> float | None:
         """Tokens in the bucket now; None when there is no rate limit."""
         if self.rate_limit_per_minute is None:

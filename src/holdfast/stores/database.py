@@ -87,8 +87,8 @@ class Database(ABC):
     integrity_errors: tuple[type[Exception], ...]
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[CursorTransaction]:
-        """Several statements, all or nothing."""
+    def transaction(self, settings: Statement | None = None) -> AbstractContextManager[CursorTransaction]:
+        """Several statements, all or nothing. `settings`: a statement that goes first, where it means anything."""
 
     @abstractmethod
     def statement(self) -> AbstractContextManager[CursorTransaction]:

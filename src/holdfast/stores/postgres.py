@@ -64,9 +64,11 @@ class PostgresDatabase(Database):
     reading = statement
 
     @contextmanager
-    def transaction(self) -> Iterator[CursorTransaction]:
-        with self._connected() as (driver, kind), driver.transaction(), driver.cursor() as cursor:
-            yield kind(cursor, POSTGRES, None)
+    def transaction(self, settings: Statement | None = None) -> Iterator[CursorTransaction]:
+        with self._connected() as (driver, kind), driver.cursor() as cursor:
+            begun = driver.transaction() if settings is None else _begun_with(settings.sql(POSTGRES), cursor)
+            with begun:
+                yield kind(cursor, POSTGRES, None)
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[Any, type[CursorTransaction]]]:
@@ -119,15 +121,21 @@ class UncompiledTransaction(CursorTransaction):
             self._run_alone(statement, parameters)
 
     def _run_alone(self, statement: Statement, parameters: Parameters | None) -> None:
-        connection = self.cursor.connection
-        self.cursor.execute(f"BEGIN; {_WITHOUT_COMPILATION}", prepare=False)
-        try:
+        with _begun_with(_WITHOUT_COMPILATION, self.cursor):
             super().run(statement, parameters)
-        except BaseException:
-            with suppress(psycopg.Error):
-                connection.rollback()
-            raise
-        connection.commit()
+
+
+@contextmanager
+def _begun_with(settings: str, cursor: Any) -> Iterator[None]:
+    """A transaction of which the first statement, without parameters, makes no round trip of its own."""
+    cursor.execute(f"BEGIN; {settings}", prepare=False)
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            cursor.connection.rollback()
+        raise
+    cursor.connection.commit()
 
 
 def copy_rows(transaction: CursorTransaction, command: str, rows: Iterable[Sequence[Any]]) -> None:

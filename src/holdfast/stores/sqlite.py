@@ -24,7 +24,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
 from holdfast.stores.checkpoint import Checkpointer
 from holdfast.stores.database import Clock, CursorTransaction, Database, utc_now
-from holdfast.stores.statements.words import SQLITE
+from holdfast.stores.statements.words import SQLITE, Statement
 
 OLDEST_VERSION = (3, 38, 0)
 BUSY_TIMEOUT_SECONDS = 20.0
@@ -51,7 +51,7 @@ class SqliteDatabase(Database):
         return self._clock()
 
     @contextmanager
-    def transaction(self) -> Iterator[CursorTransaction]:
+    def transaction(self, _settings: Statement | None = None) -> Iterator[CursorTransaction]:
         with self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             cursor = driver.cursor()
@@ -159,5 +159,11 @@ def open_sqlite_for_reading(path: Path) -> SqliteDatabase:
 
 
 def _prepare(connection: Any, _record: Any) -> None:
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0", "foreign_keys = ON"):
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "wal_autocheckpoint = 0",
+        "foreign_keys = ON",
+        "cache_size = -16000",
+    ):
         connection.execute(f"PRAGMA {pragma}")

@@ -10,7 +10,7 @@ Who retires histories, by whatever hand, leaves a trace of how many and up to wh
 
 from __future__ import annotations
 
-from holdfast.stores.guards import postgres_webhooks, rules
+from holdfast.stores.guards import postgres_admission, postgres_webhooks, rules
 from holdfast.stores.types import POSTGRES_UUID7
 
 FOUNDATION = (
@@ -236,7 +236,8 @@ WHERE started.event = 'claimed'"""
 
 
 def statements() -> list[str]:
-    ddl = [*FOUNDATION, *(function.strip() for function in (*_FUNCTIONS, *postgres_webhooks.FUNCTIONS))]
+    functions = (*_FUNCTIONS, *postgres_webhooks.FUNCTIONS, *postgres_admission.FUNCTIONS)
+    ddl = [*FOUNDATION, *(function.strip() for function in functions)]
     for name, table, timing, level, function in (*_TRIGGERS, *postgres_webhooks.TRIGGERS):
         ddl.append(f"DROP TRIGGER IF EXISTS {name} ON {table}")
         ddl.append(f"CREATE TRIGGER {name} {timing} ON {table} {level} EXECUTE FUNCTION {function}()")

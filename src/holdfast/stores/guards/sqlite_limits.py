@@ -100,8 +100,8 @@ def triggers(refuse: Callable[[str], str]) -> dict[str, str]:
         right = {column: f"({rule.format(f'NEW.{column}')})" for column, rule in columns.items()}
         inserted = "\n    AND ".join(right.values())
         updated = "\n    AND ".join(f"(NEW.{column} IS OLD.{column} OR {rule})" for column, rule in right.items())
-        for event, condition in (("INSERT", inserted), ("UPDATE", updated)):
-            made[f"{name}_{event.lower()}"] = f"""
+        for event, condition in (("INSERT", inserted), (f"UPDATE OF {', '.join(columns)}", updated)):
+            made[f"{name}_{event.split()[0].lower()}"] = f"""
   BEFORE {event} ON {table} WHEN ({condition}) IS NOT TRUE BEGIN
     {refuse(said)}
   END"""

@@ -40,22 +40,23 @@ def is_open(words: Words) -> str:
     return f"s.enabled AND (s.paused_until IS NULL OR s.paused_until <= {words.fixed_now})"
 
 
-def in_use(source: str, job: str = "true", hold: str = "true") -> str:
-    """Jobs that run under a source, and those that entered it while they run. Never a counter. `job` and `hold`: only
-    such jobs `r` and holds `h`."""
+def in_use(source: str, job: str = "true", hold: str = "NOT h.own") -> str:
+    """Jobs that run under a source, and those that entered it while they run; whose own it is counts as a job. Never a
+    counter. `job` and `hold`: only such jobs `r` and holds `h`."""
     return f"""(
           (SELECT count(*) FROM holdfast_jobs r
            WHERE r.state = 'running' AND r.source IS NOT NULL AND r.source = {source} AND {job})
           + (SELECT count(*) FROM holdfast_source_holds h JOIN holdfast_jobs r ON r.id = h.job_id
-             WHERE h.source = {source} AND h.left_at IS NULL AND NOT h.own
+             WHERE h.source = {source} AND h.left_at IS NULL
                AND r.state = 'running' AND r.attempt = h.attempt AND {hold}))"""
 
 
-def probes() -> str:
-    """Of what is in use of source `s`, those that were let in since its pause was over. A straggler from before that is
-    no probe: it tells nothing of how the source is now, and may hang for good."""
-    since = "(s.paused_until IS NULL OR {} >= s.paused_until)"
-    return in_use("s.name", since.format("r.claimed_at"), since.format("h.at"))
+def probes(whose: str = "true") -> str:
+    """Above 0 when something in use of source `s` was let in since its pause was over, be it by a claim or through a
+    block; `whose`: of these jobs `r` alone. A straggler from before that is no probe: it tells nothing of how the
+    source is now, and may hang for good."""
+    since = "(s.paused_until IS NULL OR {} >= s.paused_until) AND {}"
+    return in_use("s.name", since.format("r.claimed_at", whose), since.format("h.at", whose))
 
 
 STANDING = "s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level"
@@ -75,12 +76,20 @@ def _named(words: Words) -> str:
     return f"= ANY (ARRAY({_names(words)}))" if words.postgres else f"IN ({_names(words)})"
 
 
+def counted_standing(words: Words) -> str:
+    """The columns of a `SourceStanding`, and those of `RUNNING_BY_SOURCE` as far as they matter."""
+    probing = f"CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END"
+    return f"{standing(words)}, CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use('s.name')} ELSE 0 END, {probing}"
+
+
 def _lock_sources(words: Words) -> str:
-    lock = "FOR NO KEY UPDATE OF s SKIP LOCKED" if words.postgres else ""
+    """What has a row and is open, and was not locked by somebody else. They are counted after they were locked: on
+    Postgres by a statement of its own, inside a function (`guards/postgres_admission.py`)."""
+    if words.postgres:
+        return "SELECT * FROM holdfast_lock_sources(CAST(:names AS json))"
     return f"""
-        SELECT {standing(words)} FROM holdfast_sources s
-        WHERE s.name {_named(words)} AND {is_open(words)}
-        ORDER BY s.name {lock}"""
+        SELECT {counted_standing(words)} FROM holdfast_sources s
+        WHERE s.name {_named(words)} AND {is_open(words)}"""
 
 
 def _lock_queues(words: Words) -> str:
@@ -92,7 +101,7 @@ def _lock_queues(words: Words) -> str:
 
 
 def _running_by_source(words: Words) -> str:
-    """In use, all told; and the probes among them, which matter only when it is half open."""
+    """In use, all told; and its probes, which matter only when it is half open."""
     return f"""
         SELECT s.name, {in_use("s.name")}, CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END
         FROM holdfast_sources s WHERE s.name {_named(words)}"""
@@ -105,18 +114,22 @@ def _running_by_queue(words: Words) -> str:
         GROUP BY j.queue"""
 
 
-def _spend(words: Words) -> str:
-    """The clock is read after the jobs were claimed, never before: no stretch of time counts twice."""
-    rows = words.rows({"name": "text", "taken": "integer"})
+def spend(words: Words, taken: str) -> str:
+    """Out of the buckets what was `taken` (r: name, taken). The clock is read after the jobs were claimed, never
+    before: no stretch of time counts twice."""
     greatest = "greatest" if words.postgres else "max"
     return f"""
         UPDATE holdfast_sources AS s
         SET bucket_level = {greatest}({level(words, words.fixed_now)} - r.taken, 0), bucket_at = {words.fixed_now}
-        FROM {rows} WHERE s.name = r.name AND s.rate_limit_per_minute IS NOT NULL"""
+        FROM {taken} WHERE s.name = r.name AND s.rate_limit_per_minute IS NOT NULL"""
 
 
 LOCK_SOURCES = Statement("admission.lock_sources", _lock_sources)
 LOCK_QUEUES = Statement("admission.lock_queues", _lock_queues)
 RUNNING_BY_SOURCE = Statement("admission.running_by_source", _running_by_source)
 RUNNING_BY_QUEUE = Statement("admission.running_by_queue", _running_by_queue)
-SPEND = Statement("admission.spend", _spend)
+# SQLite only: `:taken` is an object of counts by name.
+SPEND = Statement(
+    "admission.spend",
+    lambda words: spend(words, "(SELECT key AS name, value AS taken FROM json_each(:taken)) AS r"),
+)

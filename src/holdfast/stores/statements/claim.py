@@ -80,29 +80,35 @@ def _claim_rows(words: Words) -> str:
     """Claim exactly these jobs, if they are claimable and due: for claims that looked first, or were told ids.
 
     What the claim has not locked had no limit when it looked. If somebody has set one since, or closed it, its jobs are
-    left alone: the next look sees it. On SQLite nobody else writes in between."""
+    left alone: the next look sees it. On SQLite nobody else writes in between.
+
+    On Postgres it also takes out of the token buckets what it claimed; SQLite cannot, and has `SPEND`."""
     # In words that no partial index knows: a planner that takes the ready index for empty would read all of it.
     states = in_states(CLAIMABLE, "coalesce(j.state, '')")
     ready = f"{states} AND j.run_after <= {words.fixed_now}"
-    shut = "SELECT 1 FROM holdfast_queues q WHERE q.name = j.queue AND (q.paused_at IS NOT NULL"
+    shut = "SELECT q.name FROM holdfast_queues q WHERE q.paused_at IS NOT NULL"
     if words.postgres:
         ready += f"""
-            AND NOT EXISTS ({shut} OR q.max_running IS NOT NULL AND q.name NOT IN {_locked("queues")}))
-            AND NOT EXISTS (
+            AND j.queue NOT IN ({shut} OR q.max_running IS NOT NULL AND q.name NOT IN {_locked("queues")})
+            AND (j.source IS NULL OR j.source IN {_locked("sources")} OR NOT EXISTS (
               SELECT 1 FROM holdfast_sources s WHERE s.name = j.source
-                AND ({admission.LIMITED} OR NOT ({admission.is_open(words)})) AND s.name NOT IN {_locked("sources")})"""
+                AND ({admission.LIMITED} OR NOT ({admission.is_open(words)}))))"""
         return f"""
-        UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
-        WHERE j.ctid = ANY (ARRAY(
-          SELECT j.ctid FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND {ready} {words.skip_locked}))
-        RETURNING {words.returning(*RETURNED)}"""
+        WITH claimed AS (
+          UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
+          WHERE j.ctid = ANY (ARRAY(
+            SELECT j.ctid FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND {ready} {words.skip_locked}))
+          RETURNING {words.returning(*RETURNED)}),
+        taken AS (SELECT source AS name, count(*) AS taken FROM claimed GROUP BY source),
+        spent AS ({admission.spend(words, "taken r")} AND s.name = ANY (ARRAY{_locked("sources")}))
+        SELECT * FROM claimed"""
     rows = words.rows({"id": "uuid", "digest": "text"})
     return f"""
         WITH chosen AS MATERIALIZED (
-          SELECT j.id, r.digest FROM holdfast_jobs j JOIN {rows} ON j.id = r.id
-          WHERE {ready} AND NOT EXISTS ({shut})))
+          SELECT j.rowid AS place, r.digest FROM holdfast_jobs j JOIN {rows} ON j.id = r.id
+          WHERE {ready} AND j.queue NOT IN ({shut}))
         UPDATE holdfast_jobs AS j {_take(words, "chosen.digest")}
-        FROM chosen WHERE j.id = chosen.id
+        FROM chosen WHERE j.rowid = chosen.place
         RETURNING {words.returning(*RETURNED)}"""
 
 

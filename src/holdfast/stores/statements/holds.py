@@ -9,7 +9,7 @@ it, and enters nothing. Also what leaves before it has entered is left.
 
 from __future__ import annotations
 
-from holdfast.stores.statements.admission import in_use, level
+from holdfast.stores.statements.admission import HALF_OPEN, in_use, level, probes
 from holdfast.stores.statements.sources import elapsed, readable
 from holdfast.stores.statements.words import Statement, Words
 
@@ -40,21 +40,12 @@ def _door(words: Words) -> str:
 
 
 def _used(words: Words) -> str:
-    """In use, and the probes of a breaker that is half open: who came in when its pause was over. Who was let in before
-    that is no probe, and if it hangs it keeps nobody out. A job is no probe in its own way (`own`)."""
-    since = "(s.paused_until IS NULL OR {} >= s.paused_until)"
+    """In use, and the probes of a breaker that is half open. A job is no probe in its own way (`own`)."""
     own = "CAST(:own AS boolean)" if words.postgres else ":own"
-    another = f"NOT ({own} AND j.id = {_job(words)})"
+    another = f"NOT ({own} AND r.id = {_job(words)})"
     return f"""
                CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use("s.name")} ELSE 0 END,
-               CASE WHEN s.failure_streak >= s.breaker_threshold THEN
-                 (SELECT count(*) FROM holdfast_jobs j
-                  WHERE j.state = 'running' AND j.source IS NOT NULL AND j.source = s.name
-                    AND {since.format("j.claimed_at")} AND {another})
-                 + (SELECT count(*) FROM holdfast_source_holds h
-                    JOIN holdfast_jobs j ON j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running'
-                    WHERE h.source = s.name AND h.left_at IS NULL AND {since.format("h.at")} AND {another})
-               ELSE 0 END
+               CASE WHEN {HALF_OPEN} THEN {probes(another)} ELSE 0 END
         FROM holdfast_sources s WHERE s.name = :source"""
 
 

@@ -30,7 +30,8 @@ from holdfast.stores.statements.lanes import (
 )
 from holdfast.stores.statements.words import Statement, Words
 
-# So many heads of a limited source may be locked by somebody before its other jobs have to wait for the next look.
+# So many more than are wanted are looked at, and so many of a limited source may be locked by somebody before its other
+# jobs have to wait for the next look.
 SPARE = 16
 
 _STEADY = {
@@ -62,15 +63,17 @@ _START = "(CAST(:after_task AS text), CAST(:after_source AS text))"
 
 
 def _next_lane(again: str, where: str) -> str:
+    """The first job of a lane is its earliest: if that is not due, nothing there is."""
     return f"""
-                  (SELECT j.task, {LANE} AS source, {again} AS again FROM holdfast_jobs j WHERE {HERE} AND {where}
-                   ORDER BY j.task, {LANE} LIMIT 1)"""
+                  (SELECT j.task, {LANE} AS source, j.run_after AS earliest, {again} AS again
+                   FROM holdfast_jobs j WHERE {HERE} AND {where}
+                   ORDER BY j.task, {LANE}, j.run_after LIMIT 1)"""
 
 
 def _all_lanes() -> str:
     """CTE: the lanes of one level, from where the last walk left off, and once round."""
     return f"""
-              lane (task, source, again) AS (
+              lane (task, source, earliest, again) AS (
                 (SELECT start.* FROM (
                   {_next_lane("false", f"(j.task, {LANE}) > {_START}")}
                   UNION ALL
@@ -96,8 +99,7 @@ def _due_rows(words: Words) -> str:
                   SELECT s.name, {admission.LIMITED} AS limited,
                          CASE WHEN {admission.is_open(words)} THEN {room(words)} END AS room
                   FROM holdfast_sources s WHERE s.name = lane.source LIMIT 1) s ON true
-                CROSS JOIN LATERAL ({due_in_lane("j.id")} LIMIT 1) first
-                WHERE {TASK_ADMITS} AND (s.name IS NULL OR s.room > 0)
+                WHERE {TASK_ADMITS} AND lane.earliest <= {words.fixed_now} AND (s.name IS NULL OR s.room > 0)
                   AND lane.source <> ALL (ARRAY(SELECT value FROM json_array_elements_text(CAST(:closed AS json))))
                 LIMIT :lanes),
               depth AS MATERIALIZED (
@@ -141,8 +143,8 @@ def _waiting(words: Words, queues: str) -> str:
         SELECT {admission.standing(words)}, {paused}
         FROM level CROSS JOIN LATERAL (
           WITH RECURSIVE {_all_lanes()}
-          SELECT lane.source FROM lane CROSS JOIN LATERAL ({due_in_lane("j.id")} LIMIT 1) first
-          WHERE {TASK_ADMITS} AND lane.source <> '' LIMIT :lanes) waiting
+          SELECT lane.source FROM lane
+          WHERE {TASK_ADMITS} AND lane.earliest <= {words.fixed_now} AND lane.source <> '' LIMIT :lanes) waiting
         JOIN holdfast_sources s ON s.name = waiting.source
         WHERE s.enabled LIMIT :lanes"""
 

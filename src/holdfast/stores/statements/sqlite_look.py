@@ -44,44 +44,46 @@ def _here(alias: str) -> str:
 
 def _next_lane(task: str, source: str) -> str:
     """The first job of the lane after this one: of the same task, or of a further one."""
-    found = f"SELECT n.id FROM holdfast_jobs n WHERE {_here('n')} AND"
+    found = f"SELECT n.rowid FROM holdfast_jobs n WHERE {_here('n')} AND"
     order = f"{_lane('n')}, n.run_after, n.id LIMIT 1"
     return f"""coalesce(
           ({found} n.task = {task} AND {_lane("n")} > {source} ORDER BY {order}),
           ({found} n.task > {task} ORDER BY n.task, {order}))"""
 
 
-def _sqlite_lanes(columns: str, source: str, where: str) -> str:
-    """Lanes that have something due, from a start to an end (none: all further ones), by the first job of each."""
+def _sqlite_lanes(columns: str, source: str, where: str, most: str = ":lanes") -> str:
+    """Lanes that have something due, from a start to an end (none: all further ones), by the first job of each, which
+    is its earliest."""
     until = f"(:until_task = '' OR (x.task, {_lane('x')}) <= (:until_task, :until_source))"
     some = f"x.task IN (SELECT value FROM json_each(:tasks)) OR :tasks IS NULL AND x.task <> '{DELIVERY_TASK}'"
     return f"""
-        WITH RECURSIVE lane (id) AS (
+        WITH RECURSIVE lane (place) AS (
           SELECT {_next_lane(":after_task", ":after_source")}
           UNION ALL
-          SELECT {_next_lane("x.task", _lane("x"))} FROM lane JOIN holdfast_jobs x ON x.id = lane.id WHERE {until})
+          SELECT {_next_lane("x.task", _lane("x"))}
+          FROM lane JOIN holdfast_jobs x ON x.rowid = lane.place WHERE {until})
         SELECT x.task, {_lane("x")}, {columns}
-        FROM lane CROSS JOIN holdfast_jobs x ON x.id = lane.id {source}
-        WHERE ({some}) AND {until} AND {where} AND EXISTS (
-          SELECT 1 FROM holdfast_jobs d WHERE {_here("d")} AND d.task = x.task AND {_lane("d")} = {_lane("x")}
-            AND d.run_after <= :now)
-        LIMIT :lanes"""
+        FROM lane CROSS JOIN holdfast_jobs x ON x.rowid = lane.place {source}
+        WHERE ({some}) AND {until} AND x.run_after <= :now AND {where}
+        LIMIT {most}"""
 
 
 def _open_lanes(words: Words) -> str:
-    places = f"CASE WHEN s.name IS NOT NULL THEN {room(words)} END"
-    admits = f"""(s.name IS NULL OR {admission.is_open(words)} AND {room(words)} > 0)
-          AND {_lane("x")} NOT IN (SELECT value FROM json_each(:closed))"""
-    return _sqlite_lanes(
-        f"s.name IS NOT NULL AND {admission.LIMITED}, {places}",
+    lanes = _sqlite_lanes(
+        f"""s.name IS NOT NULL AND {admission.LIMITED}, s.rate_limit_per_minute IS NOT NULL,
+          CASE WHEN s.name IS NOT NULL THEN {room(words)} END AS room""",
         "LEFT JOIN holdfast_sources s ON s.name = x.source",
-        admits,
+        f"""(s.name IS NULL OR {admission.is_open(words)})
+          AND {_lane("x")} NOT IN (SELECT value FROM json_each(:closed))""",
+        most="-1",
     )
+    # With a LIMIT in it the inner query stays one, and the room of a source is worked out once.
+    return f"SELECT * FROM ({lanes}) WHERE room IS NULL OR room > 0 LIMIT :lanes"
 
 
 def _ungoverned_lanes(_words: Words) -> str:
     """Of sources that have no row."""
-    return _sqlite_lanes("false, NULL", "LEFT JOIN holdfast_sources s ON s.name = x.source", "s.name IS NULL")
+    return _sqlite_lanes("false, false, NULL", "LEFT JOIN holdfast_sources s ON s.name = x.source", "s.name IS NULL")
 
 
 def _waiting_lanes(words: Words) -> str:
@@ -94,14 +96,15 @@ def _waiting_lanes(words: Words) -> str:
 def _heads(words: Words) -> str:
     """The first so many of each lane, as JSON: SQLite has no LATERAL, and to find each row once more by its id costs as
     much as to find it."""
-    lanes = words.rows({"task": "text", "source": "text"}, "l")
+    lanes = words.rows({"task": "text", "source": "text"}, "given")
     return f"""
+        WITH l AS MATERIALIZED (SELECT * FROM {lanes})
         SELECT l.task, l.source, (
           SELECT json_group_array(json_array(due.run_after, due.id)) FROM (
             SELECT h.run_after, h.id FROM holdfast_jobs h
             WHERE {_here("h")} AND h.task = l.task AND {_lane("h")} = l.source AND h.run_after <= :now
             ORDER BY h.run_after, h.id LIMIT :depth) due)
-        FROM {lanes}"""
+        FROM l"""
 
 
 OPEN_LANES = Statement("sqlite_look.open_lanes", _open_lanes)

@@ -8,7 +8,6 @@ and gets what lies behind them; what it has claimed before is not there any more
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -38,21 +37,24 @@ class Admission:
     def lock(self, transaction: CursorTransaction, jobs: Sequence[Candidate]) -> None:
         """Their limits, as far as they are not locked yet; then count, on a fresh snapshot. What is not to be had
         admits nothing."""
-        sources = {job.source for job in jobs if job.source_limited}
         queues = {job.queue for job in jobs if job.queue_limited}
         self._lock_queues(transaction, sorted(queues - self.queues.keys()))
-        self._lock_sources(transaction, sorted(sources - self.sources.keys()))
+        sources = {job.source: job for job in jobs if job.source_limited and job.source not in self.sources}
+        self._lock_sources(transaction, sorted(name for name, job in sources.items() if job.room is None))
+        self.sources.update({name: job.room for name, job in sources.items() if job.room is not None})
+        self.metered.update(name for name, job in sources.items() if job.metered)
 
     def _lock_sources(self, transaction: CursorTransaction, names: list[str]) -> None:
         if not names:
             return
-        standings = [SourceStanding(*row) for row in transaction.rows(admission.LOCK_SOURCES, _named(names))]
-        counted = [standing.name for standing in standings if standing.is_counted]
-        running = _counts(transaction, admission.RUNNING_BY_SOURCE, counted)
         self.sources.update(dict.fromkeys(names, 0))
-        self.sources.update({each.name: each.allowance(*running.get(each.name, (0, 0))) for each in standings})
-        self.metered.update(each.name for each in standings if each.level is not None)
-        self.busy |= len(standings) < len(names)
+        locked = transaction.rows(admission.LOCK_SOURCES, _named(names))
+        for *columns, in_use, probes in locked:
+            standing = SourceStanding(*columns)
+            self.sources[standing.name] = standing.allowance(in_use, probes)
+            if standing.level is not None:
+                self.metered.add(standing.name)
+        self.busy |= len(locked) < len(names)
 
     def _lock_queues(self, transaction: CursorTransaction, names: list[str]) -> None:
         if not names:
@@ -66,20 +68,20 @@ class Admission:
         """Whether there is room for it; if so, that room is taken."""
         in_source = self.sources[job.source] if job.source_limited else None
         in_queue = self.queues[job.queue] if job.queue_limited else None
-        if 0 in (in_source, in_queue):
+        if in_source == 0 or in_queue == 0:
             return False
-        self._change(job, -1)
+        if in_source is not None:
+            self.sources[job.source] = in_source - 1
+        if in_queue is not None:
+            self.queues[job.queue] = in_queue - 1
         return True
 
     def gives_back(self, job: Candidate) -> None:
-        self._change(job, 1)
-
-    def _change(self, job: Candidate, by: int) -> None:
         in_source = self.sources.get(job.source)
         if job.source_limited and in_source is not None:
-            self.sources[job.source] = in_source + by
+            self.sources[job.source] = in_source + 1
         if job.queue_limited:
-            self.queues[job.queue] += by
+            self.queues[job.queue] += 1
 
     @property
     def used_up(self) -> frozenset[str]:
@@ -96,9 +98,7 @@ Take = Callable[[Sequence[str], Admission], list[Row]]  # claims these jobs, und
 def claim_admitted(
     transaction: CursorTransaction, looking: Looking, limit: int, take: Take
 ) -> tuple[list[Row], Admission]:
-    """At most `limit` rows, and what the limits had to say."""
-    if transaction.dialect == POSTGRES:
-        transaction.rows(sql.STEADY)
+    """At most `limit` rows, and what the limits had to say. The transaction has begun with `look.STEADY`."""
     admitted = Admission()
     found: list[Row] = []
     for _ in range(MOST_LOOKS):
@@ -111,7 +111,6 @@ def claim_admitted(
             break
         last = candidates[-1]
         looking = replace(looking, closed=closed, shut=shut, after=(last.task, last.source))
-    spend(transaction, found, admitted)
     return found, admitted
 
 
@@ -190,14 +189,6 @@ def walk_parameters(looking: Looking) -> dict[str, object]:
     if looking.queues is not None:
         parameters["queues"] = json.dumps(looking.queues)
     return parameters
-
-
-def spend(transaction: CursorTransaction, found: Sequence[Row], admitted: Admission) -> None:
-    """Take what was claimed out of the token buckets."""
-    taken = Counter(row[4] for row in found if row[4] in admitted.metered)
-    if taken:
-        spent = [{"name": name, "taken": count} for name, count in taken.items()]
-        transaction.run(admission.SPEND, {"rows": json.dumps(spent)})
 
 
 def _named(names: list[str]) -> dict[str, str]:

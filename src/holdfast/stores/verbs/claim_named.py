@@ -21,7 +21,7 @@ from holdfast.stores.database import CursorTransaction, Database, Row
 from holdfast.stores.statements import admission
 from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.verbs import claim_requests
-from holdfast.stores.verbs.admitting import Admission, spend, take_admitted
+from holdfast.stores.verbs.admitting import Admission, take_admitted
 from holdfast.stores.verbs.claiming import Claiming, claim_rows
 from holdfast.stores.verbs.reaping import reap_these
 from holdfast.stores.verbs.sqlite_walk import Candidate
@@ -113,7 +113,6 @@ class Named:
             return claim_rows(transaction, self.worker, chosen, secret, self.credential, admitted)
 
         found = take_admitted(transaction, named, len(self.ids), admitted, take)
-        spend(transaction, found, admitted)
         claimed = [rows.claimed(row, transaction.dialect, digests.lease_token(secret, row[0])) for row in found]
         return [replace(job, message_id=self.messages.get(job.job_id)) for job in claimed]
 

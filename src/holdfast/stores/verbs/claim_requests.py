@@ -25,7 +25,7 @@ from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database
 from holdfast.stores.statements import claim_requests as sql
 from holdfast.stores.statements.claim import HELD_JOBS
-from holdfast.stores.statements.words import POSTGRES
+from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs.beating import heartbeat
 
 # As for rows that are locked: asked for again after 2, 4, 8 … ms, a quarter of a second in all.
@@ -62,15 +62,17 @@ def once(
     credential: str,
     request_id: str,
     claim: Callable[[CursorTransaction, bytes], list[Claimed]],
+    settings: Statement | None = None,
 ) -> list[Claimed]:
-    """What this request was granted before; else what `claim` finds, remembered with it."""
+    """What this request was granted before; else what `claim` finds, remembered with it, in a transaction with these
+    settings."""
     for number in range(BUSY_TRIES):
         before = granted(database, credential, request_id)
         if before is not None:
             return before
         request = Request(credential, request_id, os.urandom(16).hex())
         try:
-            with database.transaction() as transaction:
+            with database.transaction(settings) as transaction:
                 return _alone(transaction, request, claim)
         except _Taken:
             time.sleep(0.002 * 2**number)

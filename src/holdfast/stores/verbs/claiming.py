@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ from holdfast.domain.names import check_integer, check_name
 from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database, Row
 from holdfast.stores.known_limits import KnownLimits
+from holdfast.stores.statements import admission
 from holdfast.stores.statements import claim as sql
+from holdfast.stores.statements.look import SPARE, STEADY
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import claim_requests
 from holdfast.stores.verbs.admitting import Admission, again_in, claim_admitted, walk_parameters
@@ -82,15 +84,17 @@ class Claiming:
                 time.sleep(0.001 * 2**number)
             claim = Governed(wanted, self._lane)
             if request_id is not None:
-                found = claim_requests.once(self._database, wanted.credential, request_id, claim)
+                found = claim_requests.once(self._database, wanted.credential, request_id, claim, STEADY)
             else:
-                with self.secret(wanted.credential) as secret, self._database.transaction() as transaction:
+                with self.secret(wanted.credential) as secret, self._database.transaction(STEADY) as transaction:
                     found = claim(transaction, secret)
             if found or not claim.was_busy:
                 break
         self._remember_lanes(found)
-        if found:
+        if found or not claim.was_busy:
             self._lane = claim.last_lane
+        if not found and not claim.was_busy:
+            self._lanes.clear()  # whoever has nothing to do asks in the cheapest way
         jobs = ClaimedJobs(found)
         jobs.again_in = claim.again_in
         return jobs
@@ -156,9 +160,9 @@ class Claiming:
 
     @property
     def _many_lanes(self) -> bool:
-        """As of the last jobs. The ungoverned statement merges all lanes there are: of many that costs more than to
-        look first, and at some of them at a time."""
-        return len(set(self._lanes)) >= MANY_LANES
+        """As of the last jobs, or because the last look did not take in all of them. The ungoverned statement merges
+        all lanes there are: of many that costs more than to look first, and at some of them at a time."""
+        return self._lane != START or len(set(self._lanes)) >= MANY_LANES
 
 
 class Governed:
@@ -174,7 +178,8 @@ class Governed:
     def __call__(self, transaction: CursorTransaction, secret: bytes) -> list[Claimed]:
         wanted = self._wanted
         lanes = max(FEWEST_LANES, wanted.limit // 4)
-        looking = Looking(wanted.limit + 16, wanted.queues, wanted.tasks, lanes, self._after)
+        spare = SPARE if transaction.dialect == POSTGRES else 0  # on SQLite nobody else has anything locked
+        looking = Looking(wanted.limit + spare, wanted.queues, wanted.tasks, lanes, self._after)
 
         def take(ids: Sequence[str], admitted: Admission) -> list[Row]:
             return claim_rows(transaction, wanted.worker, ids, secret, wanted.credential, admitted)
@@ -198,6 +203,7 @@ def _wide(wanted: Wanted) -> int:
 def claim_rows(
     transaction: CursorTransaction, worker: str, ids: Sequence[str], secret: bytes, credential: str, admitted: Admission
 ) -> list[Row]:
+    """Claim these, in that order, and take them out of the token buckets."""
     if not ids:
         return []
     parameters: dict[str, object] = {"worker": worker}
@@ -208,7 +214,16 @@ def claim_rows(
         chosen = [{"id": i, "digest": digests.token_digest(digests.lease_token(secret, i), credential)} for i in ids]
         parameters["rows"] = json.dumps(chosen)
     found = {row[0]: row for row in transaction.rows(sql.CLAIM_ROWS, parameters)}
+    if transaction.dialect != POSTGRES:  # there the claim has done it
+        _spend(transaction, found.values(), admitted)
     return [found[i] for i in ids if i in found]
+
+
+def _spend(transaction: CursorTransaction, found: Iterable[Row], admitted: Admission) -> None:
+    """Take what was claimed out of the token buckets."""
+    taken = Counter(row[4] for row in found if row[4] in admitted.metered)
+    if taken:
+        transaction.run(admission.SPEND, {"taken": json.dumps(taken)})
 
 
 def claim_parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]:

@@ -39,12 +39,15 @@ class Candidate(NamedTuple):
     queue_limited: bool
     cut: bool = False  # its priority may have more lanes than were looked at
     priority: int = 0
+    room: int | None = None  # of its source, where that is known for sure: nobody else writes
+    metered: bool = False  # its source has a rate
 
 
 class _Lane(NamedTuple):
     task: str
     source: str
     limited: bool
+    metered: bool
     room: int | None
 
 
@@ -62,11 +65,11 @@ def walk(transaction: CursorTransaction, looking: Looking, *, ungoverned: bool =
             statement = sql.UNGOVERNED_LANES if ungoverned else sql.OPEN_LANES
             lanes = [_Lane(*row) for row in _lanes(transaction, statement, looking, here)]
             cut = len(lanes) >= looking.lanes
-            is_limited = {lane.source: bool(lane.limited) for lane in lanes}
+            by_source = {lane.source: lane for lane in lanes}
             for _due, job_id, task, source in _merged(transaction, lanes, here, looking.window - len(found)):
-                found.append(
-                    Candidate(job_id, task, source, queue, is_limited[source], queue in limited, cut, priority)
-                )
+                lane = by_source[source]
+                standing = (bool(lane.limited), queue in limited, cut, priority, lane.room, bool(lane.metered))
+                found.append(Candidate(job_id, task, source, queue, *standing))
             if cut or len(found) >= looking.window:
                 return found
     return found
@@ -110,12 +113,12 @@ def _lanes(
 def _merged(transaction: CursorTransaction, lanes: list[_Lane], here: dict[str, object], wanted: int) -> list[_Head]:
     """The heads of these lanes in one order. First a few of each are read; what comes after the horizon, the last that
     was read of some lane, is not known to be in order: if it is needed, more is read."""
-    depth = 4 + 2 * wanted // max(1, len(lanes))
+    depth = 2 + 3 * wanted // (2 * max(1, len(lanes)))
     while lanes:
         read = _heads(transaction, lanes, here, min(depth, wanted))
-        cut = [heads[-1] for heads in read if len(heads) == depth < wanted]
-        known = sorted(head for heads in read for head in heads if not cut or head <= min(cut))
-        if not cut or len(known) >= wanted:
+        horizon = min((heads[-1] for heads in read if len(heads) == depth < wanted), default=None)
+        known = sorted(head for heads in read for head in heads if horizon is None or head <= horizon)
+        if horizon is None or len(known) >= wanted:
             return known[:wanted]
         depth *= 4
     return []

@@ -9,7 +9,7 @@ from holdfast.domain.findings import Remark, info, ok, problem, warning
 from holdfast.stores import upgrade
 from holdfast.stores.guards import installed
 from holdfast.stores.inspection import postgres, sqlite, tables
-from holdfast.stores.schema import metadata
+from holdfast.stores.schema import POSTGRES_INDEXES, metadata
 
 _REPAIR = (
     "Run `holdfast db upgrade`, as the role that owns the tables: it installs them again; then `holdfast verify`, which"
@@ -65,6 +65,7 @@ def indexes(patient: Patient) -> Iterator[Remark]:
         present = set(found)
     else:
         invalid, present = [], sqlite.indexes(patient.store)
+        expected -= POSTGRES_INDEXES
     for name in invalid:
         yield warning(f"the index {name} is invalid and not used", f"REINDEX INDEX CONCURRENTLY {name};")
     missing = sorted(expected - present)

@@ -136,6 +136,7 @@ _partial_index("running", "state = 'running'", jobs.c.queue, jobs.c.id)
 # Only jobs with a source pay for these two: they tell how much a source runs, and how much waits for it. SQLite counts
 # the latter over the ready index: there every claim would take its jobs out of one index more.
 _partial_index("source_running", "state = 'running' AND source IS NOT NULL", jobs.c.source)
+POSTGRES_INDEXES = frozenset({"holdfast_jobs_source_ready"})  # there, and nowhere else
 Index(
     "holdfast_jobs_source_ready",
     jobs.c.source,

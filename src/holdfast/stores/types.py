@@ -24,7 +24,7 @@ SQLITE_NOW = "(strftime('%Y-%m-%dT%H:%M:%f', 'now') || '000Z')"
 # come through the library; these expressions make those of a raw INSERT.
 POSTGRES_UUID7 = (
     "encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing "
-    "substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6), "
+    "substring(int8send(floor(extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6), "
     "52, 1), 53, 1), 'hex')::uuid"
 )
 _SQLITE_MILLISECONDS = "printf('%012x', strftime('%s', 'now') * 1000 + substr(strftime('%f', 'now'), 4))"

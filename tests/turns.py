@@ -1,7 +1,7 @@
-"""Tests of real processes run on one database in the suite and on the other in `make test-long`, turn and turn about.
+"""Tests of processes, commands and HTTP run on one database in the suite and on the other in `make test-long`.
 
-What the databases do differently is seen by the contract suite, on both, for every verb. What is left to see with
-processes is the processes, which cost a hundred times as much.
+What the databases do differently is seen by the contract suite, on both, for every verb. What is left to see is what
+stands before them: processes cost a hundred times as much.
 """
 
 import re
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-TAKING_TURNS = ("acceptance/test_demo.py", "acceptance/test_db.py", "chaos", "verify", "worker")
+TAKING_TURNS = ("acceptance", "chaos", "serve", "verify", "worker")
 # On both, always: the first thing that anybody runs, and the two ways to lose a worker.
 ALWAYS_BOTH = ("worker/test_first_steps.py", "worker/test_killed_supervisor.py", "chaos/test_killed_processes.py")
 _DIALECT = re.compile(r"(?<=[\[-])(sqlite|postgres(?:ql)?)(?=[\]-])")

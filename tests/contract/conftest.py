@@ -79,7 +79,8 @@ DECLARE
   name text;
 BEGIN
   FOREACH name IN ARRAY ARRAY[{tables}] LOOP
-    EXECUTE format(CASE WHEN pg_relation_size(name::regclass) > 250000 THEN 'TRUNCATE %I' ELSE 'DELETE FROM %I' END, name);
+    EXECUTE format(
+      CASE WHEN pg_relation_size(name::regclass) > 250000 THEN 'TRUNCATE %I' ELSE 'DELETE FROM %I' END, name);
   END LOOP;
 END $$"""
 

@@ -6,6 +6,7 @@ A `Transaction` runs rendered statements on one connection. `Database.transactio
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.orm import Session, scoped_session
 
 from holdfast.domain.errors import InvalidInput
 from holdfast.stores.statements.words import POSTGRES, Statement
@@ -85,6 +85,7 @@ class Database(ABC):
     dialect: str
     engine: Engine
     integrity_errors: tuple[type[Exception], ...]
+    lock_errors: tuple[type[Exception], ...] = ()  # a lock was waited for no longer
 
     @abstractmethod
     def transaction(self, settings: Statement | None = None) -> AbstractContextManager[CursorTransaction]:
@@ -125,13 +126,18 @@ class Database(ABC):
 
 def borrow(connection: Any, now: datetime | None) -> Transaction | None:
     """A transaction on what the user handed in; None when it is nothing that can be borrowed."""
-    if isinstance(connection, Session | scoped_session):
+    if _is_session(connection):
         connection = connection.connection()
     if isinstance(connection, Connection):
         return BorrowedTransaction(connection, now)
     if _is_psycopg(connection):
         return CursorTransaction(_tuple_cursor(connection), POSTGRES, None)
     return None
+
+
+def _is_session(connection: Any) -> bool:
+    orm = sys.modules.get("sqlalchemy.orm")  # whoever has a session has imported it
+    return orm is not None and isinstance(connection, orm.Session | orm.scoped_session)
 
 
 def _is_psycopg(connection: Any) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, LockNotAvailable
 from psycopg.pq import TransactionStatus
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -40,6 +40,7 @@ COMPILES = "holdfast_compiles"
 class PostgresDatabase(Database):
     dialect = POSTGRES
     integrity_errors = (psycopg.IntegrityError,)
+    lock_errors = (LockNotAvailable,)
 
     def __init__(self, engine: Engine, watchdog: Watchdog | None = None, preparing: Preparing | None = None) -> None:
         self.engine = engine.execution_options(isolation_level="AUTOCOMMIT")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError
@@ -15,16 +16,16 @@ from holdfast.ports import Store
 from holdfast.stores import upgrade
 from holdfast.stores.database import Database
 from holdfast.stores.histories import Histories
-from holdfast.stores.postgres import PostgresDatabase, libpq_url, open_postgres
 from holdfast.stores.references import References
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite, open_sqlite_for_reading
+from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs.settle_in import complete_in
-from holdfast.transports import pg_probe
-from holdfast.transports.pg_listen import Listener
-from holdfast.transports.pg_notify import NOTIFY, Notifier
-from holdfast.transports.pg_probe import Hearing
 from holdfast.transports.sqlite_changes import ChangeCheck
+
+if TYPE_CHECKING:
+    from holdfast.transports.pg_listen import Listener
+    from holdfast.transports.pg_probe import Hearing
 
 __all__ = [
     "artifacts_root",
@@ -57,6 +58,8 @@ def open_database(
     parsed = _parsed(url)
     pool_size = pool_size or 5
     if parsed.drivername in _POSTGRES:
+        from holdfast.wiring.postgres import open_postgres
+
         return open_postgres(parsed, pool_size=pool_size, timeout_seconds=timeout_seconds)
     if parsed.drivername in _SQLITE:
         if parsed.database and not _is_there(parsed.database) and not create:
@@ -95,12 +98,9 @@ def _is_there(file: str) -> bool:
 
 def hearing(database: Database, listen_url: str, within: float) -> Hearing:
     """Whether a notification of this store would wake somebody who listens at that URL."""
+    from holdfast.wiring import postgres
 
-    def send(statement: str) -> None:
-        with database.statement() as transaction:
-            transaction.cursor.execute(statement)
-
-    return pg_probe.hearing(libpq_url(listen_url), send, within)
+    return postgres.hearing(database, listen_url, within)
 
 
 def _parsed(url: str) -> URL:
@@ -128,18 +128,12 @@ def open_store(
     except BaseException:
         database.close()
         raise
-    if not notify or not isinstance(database, PostgresDatabase):
+    if not notify or database.dialect != POSTGRES:
         return SqlStore(database)
-    notifier = _notifier(database)
+    from holdfast.wiring import postgres
+
+    notifier = postgres.notifier(database)
     return SqlStore(database, notifier.poke, notifier.close)
-
-
-def _notifier(database: PostgresDatabase) -> Notifier:
-    def send() -> None:
-        with database.statement() as transaction:
-            transaction.cursor.execute(NOTIFY)
-
-    return Notifier(send)
 
 
 def open_wake_up(
@@ -153,9 +147,9 @@ def open_wake_up(
     the listener's state, in the listener's thread. `listen_url` leads to the same database, past a pooler."""
     parsed = _parsed(database_url)
     if parsed.drivername in _POSTGRES and notify:
-        listener = Listener(libpq_url(listen_url or parsed), ring, changed=status)
-        listener.start()
-        return listener
+        from holdfast.wiring import postgres
+
+        return postgres.start_listener(listen_url or parsed, ring, status)
     if parsed.drivername in _SQLITE and parsed.database not in (None, "", ":memory:"):
         return ChangeCheck(parsed.database)
     return None
@@ -188,7 +182,9 @@ def references(store: SqlStore) -> References:
 
 def _from_engine(engine: Engine) -> Database:
     if engine.dialect.name == "postgresql" and engine.driver == "psycopg":
-        return PostgresDatabase(engine)
+        from holdfast.wiring import postgres
+
+        return postgres.from_engine(engine)
     raise ConfigurationError(
         "an engine must be on postgresql+psycopg; for SQLite give the URL: the store sets up its own connections"
     )

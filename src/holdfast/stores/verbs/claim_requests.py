@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from psycopg.errors import LockNotAvailable
-
 from holdfast.domain import digests
 from holdfast.domain.answers import Beat, Status
 from holdfast.domain.errors import RequestBusy
@@ -73,14 +71,17 @@ def once(
         request = Request(credential, request_id, os.urandom(16).hex())
         try:
             with database.transaction(settings) as transaction:
-                return _alone(transaction, request, claim)
+                return _alone(database, transaction, request, claim)
         except _Taken:
             time.sleep(0.002 * 2**number)
     raise RequestBusy(BUSY)
 
 
 def _alone(
-    transaction: CursorTransaction, request: Request, claim: Callable[[CursorTransaction, bytes], list[Claimed]]
+    database: Database,
+    transaction: CursorTransaction,
+    request: Request,
+    claim: Callable[[CursorTransaction, bytes], list[Claimed]],
 ) -> list[Claimed]:
     """On SQLite nobody else writes meanwhile anyway."""
     if transaction.dialect == POSTGRES and not transaction.rows(sql.BEGIN, {"key": request.lock})[0][0]:
@@ -89,7 +90,7 @@ def _alone(
         found = claim(transaction, request.secret)
         if found:
             _remember(transaction, request, found)
-    except LockNotAvailable as error:
+    except database.lock_errors as error:
         raise RequestBusy(BUSY) from error
     return found
 

@@ -21,7 +21,6 @@ from holdfast.domain.errors import Conflict, StoreUnavailable
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.spec import encode_json
-from holdfast.stores import postgres
 from holdfast.stores.database import CursorTransaction, Database, Transaction
 from holdfast.stores.ids import new_ids
 from holdfast.stores.statements import enqueue as sql
@@ -88,7 +87,9 @@ def _insert_plain(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqu
 
 def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     ids = new_ids(len(jobs))
-    postgres.copy_rows(transaction, sql.COPY_POSTGRES, (_copy_row(i, job) for i, job in zip(ids, jobs, strict=True)))
+    from holdfast.stores.postgres import copy_rows
+
+    copy_rows(transaction, sql.COPY_POSTGRES, (_copy_row(i, job) for i, job in zip(ids, jobs, strict=True)))
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
 
 

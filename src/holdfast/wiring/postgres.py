@@ -1,0 +1,44 @@
+"""What only a store on Postgres needs. Imported when there is one: without psycopg an embedded worker starts sooner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import URL, Engine
+
+from holdfast.stores.database import Database
+from holdfast.stores.postgres import PostgresDatabase, libpq_url, open_postgres
+from holdfast.transports import pg_probe
+from holdfast.transports.pg_listen import Listener
+from holdfast.transports.pg_notify import NOTIFY, Notifier
+from holdfast.transports.pg_probe import Hearing
+
+__all__ = ["from_engine", "hearing", "notifier", "open_postgres", "start_listener"]
+
+
+def from_engine(engine: Engine) -> Database:
+    return PostgresDatabase(engine)
+
+
+def notifier(database: Database) -> Notifier:
+    def send() -> None:
+        with database.statement() as transaction:
+            transaction.cursor.execute(NOTIFY)
+
+    return Notifier(send)
+
+
+def start_listener(url: str | URL, ring: Callable[[], None], status: Callable[[str], None]) -> Listener:
+    listener = Listener(libpq_url(url), ring, changed=status)
+    listener.start()
+    return listener
+
+
+def hearing(database: Database, listen_url: str, within: float) -> Hearing:
+    """Whether a notification of this store would wake somebody who listens at that URL."""
+
+    def send(statement: str) -> None:
+        with database.statement() as transaction:
+            transaction.cursor.execute(statement)
+
+    return pg_probe.hearing(libpq_url(listen_url), send, within)

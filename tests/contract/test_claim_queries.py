@@ -1,5 +1,6 @@
 """How many queries an idle worker's claim makes, and what a claim tells of a job's budget."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import psycopg
@@ -66,24 +67,49 @@ def test_a_claim_from_very_many_lanes_looks_first_until_there_is_nothing_left(
     assert set(asked) <= {"claim.all_queues", "sources.limits_exist"}
 
 
+@pytest.fixture
+def session(database_url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(libpq_url(database_url)) as session:
+        yield session
+
+
+def plans_of(session: psycopg.Connection, statement: str, *parameters: object) -> str:
+    """Of everything that runs inside it."""
+    plans: list[str] = []
+    session.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
+    session.execute("LOAD 'auto_explain'")
+    session.execute("SET auto_explain.log_min_duration = 0")
+    session.execute("SET auto_explain.log_nested_statements = on")
+    session.execute("SET client_min_messages = log")
+    session.execute(statement, parameters)
+    return "\n".join(plans)
+
+
 @on_postgres
-def test_the_audit_of_a_batch_is_no_nested_loop_whatever_came_first(store: SqlStore, database_url: str) -> None:
+def test_the_audit_of_a_batch_is_no_nested_loop_whatever_came_first(
+    store: SqlStore, session: psycopg.Connection
+) -> None:
     """A session keeps the plan of the trigger's first call, which was for one row, under settings that forbid joins by
     hash."""
     jobs = enqueue_many(store, 50)
-    plans: list[str] = []
-    with psycopg.connect(libpq_url(database_url)) as session:
-        session.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
-        session.execute("SET enable_hashjoin = off")
-        session.execute(CANCEL, [jobs[:1]])
-        session.execute("LOAD 'auto_explain'")
-        session.execute("SET auto_explain.log_min_duration = 0")
-        session.execute("SET auto_explain.log_nested_statements = on")
-        session.execute("SET client_min_messages = log")
-        session.execute(CANCEL, [jobs[1:]])
-    audits = [plan for plan in plans if "Insert on holdfast_events" in plan]
-    assert len(audits) == 1
-    assert "Hash Join" in audits[0]
+    session.execute("SET enable_hashjoin = off")
+    session.execute(CANCEL, [jobs[:1]])
+    plans = plans_of(session, CANCEL, jobs[1:])
+    assert "Insert on holdfast_events" in plans
+    assert "Hash Join" in plans
+    assert "Nested Loop" not in plans
+
+
+@on_postgres
+def test_sources_are_locked_and_counted_by_index_also_where_nothing_is_yet(
+    store: SqlStore, session: psycopg.Connection
+) -> None:
+    """A session keeps these plans, and the tables grow."""
+    store.set_source("shop", max_concurrent=1)
+    plans = plans_of(session, "SELECT * FROM holdfast_lock_sources(%s)", '["shop"]')
+    assert "Index Scan using holdfast_sources_pkey" in plans
+    assert "using holdfast_jobs_source_running" in plans
+    assert "Seq Scan" not in plans
 
 
 def test_a_claim_tells_of_the_budget(store: SqlStore) -> None:

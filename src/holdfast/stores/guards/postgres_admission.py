@@ -1,5 +1,8 @@
 """To lock sources, and then to count what they run: two statements, because a count must see what was committed up to
-the moment of the lock; one function, because each round trip is felt in every claim under limits."""
+the moment of the lock; one function, because each round trip is felt in every claim under limits.
+
+A session keeps the plans of a function. One that was made while the tables were empty would read all of them later, so
+only indexes may be used."""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ FUNCTIONS = (
 CREATE OR REPLACE FUNCTION holdfast_lock_sources(names json)
 RETURNS TABLE (
   name text, max_concurrent integer, rate_limit_per_minute float8, burst integer, bucket_level float8,
-  seconds_since float8, half_open boolean, in_use bigint, probes bigint) LANGUAGE plpgsql AS $$
+  seconds_since float8, half_open boolean, in_use bigint, probes bigint) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
   locked text[];
 BEGIN

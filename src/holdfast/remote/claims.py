@@ -124,7 +124,7 @@ class Claims:
         answer = line.post(CLAIM, body, patience=wait_seconds)
         jobs = [claimed_from_json(job) for job in answer["jobs"]]
         self._leases.remember(jobs)
-        return Brought(jobs, late + answer.get("waited_ms", 0) / 1000)
+        return Brought(jobs, late + answer.get("waited_ms", 0) / 1000, answer.get("again_in_seconds"))
 
     def _waiting_line(self) -> Line:
         if self._polls is None:

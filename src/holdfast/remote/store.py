@@ -61,15 +61,17 @@ class RemoteStore(Enqueueing, Work, Governing, Reading):
         credential: str = "",  # noqa: ARG002 - the control plane knows whose token this is
         request_id: str | None = None,
     ) -> ClaimedJobs:
-        """More than one answer holds is asked for in several questions, each with an id of its own. When a limited
-        source lets in more is the control plane's to know: whoever waits there is answered then."""
-        jobs = self._claims.claim(worker, limit, queues, tasks, request_id).jobs
+        """More than one answer holds is asked for in several questions, each with an id of its own."""
+        brought = self._claims.claim(worker, limit, queues, tasks, request_id)
+        jobs = brought.jobs
         while MOST_AT_ONCE <= len(jobs) < limit and request_id is None:
             more = self._claims.claim(worker, limit - len(jobs), queues, tasks).jobs
             jobs += more
             if len(more) < MOST_AT_ONCE:
                 break
-        return ClaimedJobs(jobs)
+        found = ClaimedJobs(jobs)
+        found.again_in = brought.again_in
+        return found
 
     def claim_within(
         self,

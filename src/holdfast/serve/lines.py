@@ -210,8 +210,15 @@ class Line:
         if self._trouble is not None:
             poll.fail(self._trouble)
         else:
-            poll.answer(Found([], time.monotonic()))
+            now = time.monotonic()
+            poll.answer(Found([], now, self._opens_in(now)))
         self._drop(waiter)
+
+    def _opens_in(self, now: float) -> float | None:
+        """What is left of what the last answer said."""
+        if self._again_in is None or self._emptied_at is None:
+            return None
+        return max(0.0, self._again_in - (now - self._emptied_at))
 
     def _patience_is_over(self, waiter: Waiter, poll: Poll) -> None:
         """Who is asked for waits for that answer; who stands behind a question that hangs does not."""

@@ -11,18 +11,18 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from holdfast.domain import wire
-from holdfast.domain.job import Claimed
 from holdfast.domain.names import check_name
 from holdfast.serve.auth import Identity, get_authentication
 from holdfast.serve.body import StrictRoute
 from holdfast.serve.contract.caller import Caller
 from holdfast.serve.contract.models import ClaimAnswer, ClaimRequest
-from holdfast.serve.lines import Wanted
+from holdfast.serve.lines import Found, Wanted
 from holdfast.serve.plane import PlaneDep
 
 router = APIRouter(route_class=StrictRoute)
 
-_NOTHING = dict.fromkeys(name for name in ClaimAnswer.model_fields if name not in ("claimed", "jobs", "waited_ms"))
+_NOT_OF_A_JOB = ("claimed", "jobs", "waited_ms", "again_in_seconds")
+_NOTHING = dict.fromkeys(name for name in ClaimAnswer.model_fields if name not in _NOT_OF_A_JOB)
 
 
 @router.post("/claim", response_model=ClaimAnswer)
@@ -32,7 +32,7 @@ async def claim(body: ClaimRequest, request: Request, plane: PlaneDep, caller: C
     wanted = _wanted(body, caller)
     gone = _gone(request, caller) if body.max_wait_ms else _closed(request)
     found = await plane.hub.claim(wanted, body.max_wait_ms / 1000, gone)
-    return JSONResponse(_answer(body, found.jobs, max(0.0, found.asked_at - arrived)))
+    return JSONResponse(_answer(body, found, max(0.0, found.asked_at - arrived)))
 
 
 def _wanted(body: ClaimRequest, caller: Identity) -> Wanted:
@@ -70,8 +70,10 @@ async def _closed(request: Request) -> None:
         pass
 
 
-def _answer(body: ClaimRequest, jobs: Sequence[Claimed], waited: float) -> dict[str, Any]:
-    answer = _NOTHING | wire.claims_to_json(jobs, waited)
+def _answer(body: ClaimRequest, found: Found, waited: float) -> dict[str, Any]:
+    answer = _NOTHING | wire.claims_to_json(found.jobs, waited)
+    if not found.jobs and found.again_in is not None:
+        answer["again_in_seconds"] = round(found.again_in, 3)
     if body.limit is None:
         del answer["jobs"]
     return answer

@@ -100,6 +100,9 @@ class ClaimAnswer(Body):
     max_crashes: int | None
     jobs: list[ClaimedJob] | None = None
     waited_ms: int = Field(description="How long the request waited before the claim that answered it began.")
+    again_in_seconds: float | None = Field(
+        None, description="Nothing was claimed; a limited source that has work waiting may let some in after so long."
+    )
 
 
 # heartbeat

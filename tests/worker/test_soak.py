@@ -5,6 +5,7 @@ import pytest
 
 from holdfast.domain.logs import LogLine
 from holdfast.worker.stores import CONNECTIONS
+from tests.servers.waiting import wait_until
 from tests.worker.site import Site, WorkerProcess
 
 MIB = 1024 * 1024
@@ -46,7 +47,8 @@ def soak(site: Site, count: int) -> None:
     grown = last.memory - first.memory
     print(f"after {count} jobs: {last.memory / MIB:.1f} MiB, {grown / MIB:+.1f} MiB since job {WARM_UP}")
     assert grown < MOST_GROWTH
-    assert last.descriptors <= first.descriptors
+    # A look is no instant: one that is just being opened or closed is missed by one count and seen by the other.
+    wait_until(lambda: Figures(worker).descriptors <= first.descriptors, what="no more descriptors than before")
     # Opened when first needed, so one may be added late: two stores of three, and the one for wake-ups.
     assert last.connections <= MOST_CONNECTIONS
     assert last.threads <= first.threads

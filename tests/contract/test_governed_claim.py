@@ -9,14 +9,15 @@ import pytest
 
 from holdfast.domain.events import Events
 from holdfast.domain.job import ClaimedJobs, NewJob
+from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import Kind
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores.database import Row
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import claim_named
 from holdfast.stores.verbs.admitting import Admission, claim_admitted
-from holdfast.stores.verbs.claiming import Governed, _checked, claim_rows
-from holdfast.stores.verbs.sqlite_walk import Looking
+from holdfast.stores.verbs.claiming import START, Governed, _checked, claim_rows
+from holdfast.stores.verbs.sqlite_walk import EXACT_LANES, Looking
 from holdfast.worker.pickup import Found, Pickup, Room
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import claim, claim_ids, enqueue, enqueue_many, settle_well, start
@@ -116,6 +117,26 @@ def test_many_lanes_without_any_limit_are_all_served(store: SqlStore) -> None:
     assert sorted(taken) == sorted(jobs)
 
 
+def test_of_very_many_lanes_a_claim_takes_from_a_few(store: SqlStore, by_hand: ByHand) -> None:
+    """Each of them costs a lock and a write. The first claim cannot know yet how many there are."""
+    enqueue_one_each(store, open_sources(by_hand, 40) * 10)
+    finish(store, store.claim("ann", 20))
+    assert len({job.source for job in store.claim("ann", 20)}) <= 8
+
+
+def test_the_order_is_exact_again_once_there_are_few_lanes(store: SqlStore, by_hand: ByHand) -> None:
+    names = open_sources(by_hand, 40)
+    enqueue_one_each(store, names[12:] * 3)
+    waiting = enqueue_one_each(store, names[:12] * 20)
+    taken: list[str] = []
+    while len(taken) < 28 * 3:
+        taken += [job for job in claim_ids(store, 10) if job not in waiting]
+    left = [job for job in waiting if store.job(job).state is State.PENDING]
+    for _ in range(16):
+        left.remove(*claim_ids(store, 1))
+    assert claim_ids(store, 40) == left[:40]
+
+
 # Locks
 
 
@@ -127,7 +148,7 @@ def test_a_claim_leaves_the_sources_that_it_does_not_take_to_others(
     enqueue_one_each(store, names * 2)
     other = open_again()
     with store.database.transaction() as transaction:
-        mine = Governed(_checked("ann", 20, None, None), ("", ""))(transaction, b"secret" * 6)
+        mine = Governed(_checked("ann", 20, None, None), START, EXACT_LANES)(transaction, b"secret" * 6)
         theirs = other.claim("bob", 20)
         assert len(mine) == len(theirs) == 20
         assert not {job.source for job in mine} & {job.source for job in theirs}
@@ -141,7 +162,7 @@ def test_only_the_sources_and_queues_of_the_jobs_taken_are_locked(store: SqlStor
     enqueue_one_each(store, names, queue="a")
     enqueue_one_each(store, names, queue="b")
     with store.database.transaction() as transaction:
-        claims = Governed(_checked("ann", 3, ("a", "b"), None), ("", ""))(transaction, b"secret" * 6)
+        claims = Governed(_checked("ann", 3, ("a", "b"), None), START, EXACT_LANES)(transaction, b"secret" * 6)
         free = by_hand("SELECT name FROM holdfast_sources FOR UPDATE SKIP LOCKED")
         queues = by_hand("SELECT name FROM holdfast_queues FOR UPDATE SKIP LOCKED")
     assert {job.source for job in claims} == set(names) - {name for (name,) in free}

@@ -59,6 +59,7 @@ def probes(whose: str = "true") -> str:
     return in_use("s.name", since.format("r.claimed_at", whose), since.format("h.at", whose))
 
 
+_PROBING = f"CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END"
 STANDING = "s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level"
 
 
@@ -78,8 +79,7 @@ def _named(words: Words) -> str:
 
 def counted_standing(words: Words) -> str:
     """The columns of a `SourceStanding`, and those of `RUNNING_BY_SOURCE` as far as they matter."""
-    probing = f"CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END"
-    return f"{standing(words)}, CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use('s.name')} ELSE 0 END, {probing}"
+    return f"{standing(words)}, CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use('s.name')} ELSE 0 END, {_PROBING}"
 
 
 def _lock_sources(words: Words) -> str:
@@ -103,7 +103,7 @@ def _lock_queues(words: Words) -> str:
 def _running_by_source(words: Words) -> str:
     """In use, all told; and its probes, which matter only when it is half open."""
     return f"""
-        SELECT s.name, {in_use("s.name")}, CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END
+        SELECT s.name, {in_use("s.name")}, {_PROBING}
         FROM holdfast_sources s WHERE s.name {_named(words)}"""
 
 

@@ -2,7 +2,8 @@
 
 A look may bring less than it seems: a source or queue that somebody else has locked is theirs for the moment, one that
 has no more room is used up, and a job may be locked by somebody. Then the claim looks again, with those names left out,
-and gets what lies behind them; what it has claimed before is not there any more.
+and gets what lies behind them; what it has claimed before is not there any more. Every look takes in twice as many
+lanes as the one before: where each has little to give, a large claim needs many.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def claim_admitted(
         if len(found) >= limit or not candidates or (is_all and closed <= looking.closed and shut <= looking.shut):
             break
         last = candidates[-1]
-        looking = replace(looking, closed=closed, shut=shut, after=(last.task, last.source))
+        after = (last.task, last.source)
+        looking = replace(looking, closed=closed, shut=shut, after=after, lanes=looking.lanes * 2)
     return found, admitted
 
 

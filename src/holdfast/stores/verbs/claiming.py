@@ -28,10 +28,11 @@ from holdfast.stores.statements.look import SPARE, STEADY
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import claim_requests
 from holdfast.stores.verbs.admitting import Admission, again_in, claim_admitted, walk_parameters
-from holdfast.stores.verbs.sqlite_walk import FEWEST_LANES, Looking
+from holdfast.stores.verbs.sqlite_walk import EXACT_LANES, SOME_LANES, Looking
 
 MAX_BATCH = 10_000
 MANY_LANES = 32
+COUNT_LANES_EVERY = 16  # claims, while there are too many for an exact order
 START = ("", "")  # before all lanes
 BUSY_TRIES = 4  # asked for again after 2, 4 and 8 ms
 UNANSWERED_KEPT = 100
@@ -54,6 +55,7 @@ class Claiming:
         self._database = database
         self._busy_spell = False
         self._lane = START
+        self._claims_cut = 0
         self._lanes: deque[tuple[str, str | None]] = deque(maxlen=MANY_LANES * 2)
         self.known_limits = KnownLimits(database)
         self._unanswered: deque[tuple[float, str, bytes]] = deque(maxlen=UNANSWERED_KEPT)
@@ -82,7 +84,7 @@ class Claiming:
         for number in range(BUSY_TRIES):
             if number:
                 time.sleep(0.001 * 2**number)
-            claim = Governed(wanted, self._lane)
+            claim = Governed(wanted, self._lane, self._lanes_to_look_at())
             if request_id is not None:
                 found = claim_requests.once(self._database, wanted.credential, request_id, claim, STEADY)
             else:
@@ -98,6 +100,11 @@ class Claiming:
         jobs = ClaimedJobs(found)
         jobs.again_in = claim.again_in
         return jobs
+
+    def _lanes_to_look_at(self) -> int:
+        """Few, as long as there are too many for an exact order. Whether there still are is seen now and then."""
+        self._claims_cut = 0 if self._lane == START else self._claims_cut + 1
+        return SOME_LANES if self._claims_cut % COUNT_LANES_EVERY else EXACT_LANES
 
     def _claim_once(self, wanted: Wanted, request_id: str) -> ClaimedJobs:
         """Within one transaction, because what was granted is written down with it."""
@@ -168,18 +175,18 @@ class Claiming:
 class Governed:
     """One claim under limits. What it has to say besides the jobs is about its last transaction."""
 
-    def __init__(self, wanted: Wanted, after: tuple[str, str]) -> None:
+    def __init__(self, wanted: Wanted, after: tuple[str, str], lanes: int) -> None:
         self._wanted = wanted
         self._after = after
+        self._lanes = lanes
         self.was_busy = False
         self.last_lane = START
         self.again_in: float | None = None
 
     def __call__(self, transaction: CursorTransaction, secret: bytes) -> list[Claimed]:
         wanted = self._wanted
-        lanes = max(FEWEST_LANES, wanted.limit // 4)
         spare = SPARE if transaction.dialect == POSTGRES else 0  # on SQLite nobody else has anything locked
-        looking = Looking(wanted.limit + spare, wanted.queues, wanted.tasks, lanes, self._after)
+        looking = Looking(wanted.limit + spare, wanted.queues, wanted.tasks, self._lanes, self._after)
 
         def take(ids: Sequence[str], admitted: Admission) -> list[Row]:
             return claim_rows(transaction, wanted.worker, ids, secret, wanted.credential, admitted)

@@ -11,7 +11,8 @@ from holdfast.stores.database import CursorTransaction, Row
 from holdfast.stores.statements import sqlite_look as sql
 from holdfast.stores.statements.words import Statement
 
-FEWEST_LANES = 16
+EXACT_LANES = 16  # across so many the order is exact
+SOME_LANES = 8  # where there are more, so many at a time: each costs a lock and a write
 
 _Head = tuple[str, str, str, str]  # run_after, id, task, source
 
@@ -24,7 +25,7 @@ class Looking:
     window: int
     queues: tuple[str, ...] | None
     tasks: tuple[str, ...] | None
-    lanes: int = FEWEST_LANES
+    lanes: int = EXACT_LANES
     after: tuple[str, str] = ("", "")
     closed: frozenset[str] = frozenset()
     shut: frozenset[str] = frozenset()

@@ -7,7 +7,6 @@ from typing import Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.order import slow_first
 from tests.programs import complete_path
 from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
 from tests.servers.postgres import PostgresEndpoint
@@ -34,7 +33,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before `-m` decides
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     take_turns(items)
-    slow_first(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

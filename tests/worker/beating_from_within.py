@@ -4,7 +4,8 @@
 
 It claims one job and calls the function of that name in the module `tasks`, as a worker's runner would. `BESIDE` is
 where its heartbeat lives: in a `thread`, or in a `coroutine` on the event loop of the task. The file TASK.beating is
-there after the first heartbeat that the store has taken; only then the task begins.
+there after the first heartbeat that the store has taken, and has the number of the attempt; only then the task begins.
+On a machine that is too busy the lease may be over before that: then it is claimed once more.
 """
 
 import asyncio
@@ -25,11 +26,20 @@ WORKER = "beats-from-within"
 
 def main(url: str, queue: str, task: str, beside: str) -> None:
     store = open_store(url)
-    [job] = store.claim(WORKER, 1, (queue,), (task,))
+    job = claim_and_beat(store, queue, task)
     if beside == "thread":
         work_beside_a_thread(store, job)
     else:
         asyncio.run(work_beside_a_coroutine(store, job))
+
+
+def claim_and_beat(store: SqlStore, queue: str, task: str) -> Claimed:
+    while True:
+        for job in store.claim(WORKER, 1, (queue,), (task,)):
+            if beat(store, job):
+                Path(f"{job.task}.beating").write_text(str(job.attempt))
+                return job
+        time.sleep(0.05)
 
 
 def work_beside_a_thread(store: SqlStore, job: Claimed) -> None:
@@ -39,8 +49,6 @@ def work_beside_a_thread(store: SqlStore, job: Claimed) -> None:
             time.sleep(job.lease_seconds / 3)
 
     threading.Thread(target=beat_for_ever, daemon=True).start()
-    while not Path(f"{job.task}.beating").exists():
-        time.sleep(0.01)
     tasks.app.tasks[job.task](**job.payload)
 
 
@@ -51,15 +59,12 @@ async def work_beside_a_coroutine(store: SqlStore, job: Claimed) -> None:
             await asyncio.sleep(job.lease_seconds / 3)
 
     beating = asyncio.create_task(beat_for_ever())
-    while not Path(f"{job.task}.beating").exists():
-        await asyncio.sleep(0.01)
     await asyncio.gather(tasks.app.tasks[job.task](**job.payload), beating)
 
 
-def beat(store: SqlStore, job: Claimed) -> None:
+def beat(store: SqlStore, job: Claimed) -> bool:
     [answer] = store.heartbeat([Beat(job.job_id, job.attempt, job.lease_token)])
-    if answer.status is Status.APPLIED:
-        Path(f"{job.task}.beating").write_text("yes")
+    return answer.status is Status.APPLIED
 
 
 if __name__ == "__main__":

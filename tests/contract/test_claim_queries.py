@@ -1,5 +1,6 @@
 """How many queries an idle worker's claim makes, and what a claim tells of a job's budget."""
 
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -104,13 +105,15 @@ def test_the_audit_of_a_batch_is_no_nested_loop_whatever_came_first(
 def test_sources_are_locked_and_counted_by_index_also_where_nothing_is_yet(
     store: SqlStore, session: psycopg.Connection
 ) -> None:
-    """A session keeps these plans, and the tables grow."""
+    """A session keeps these plans, and the tables grow. Which of the two indexes of what runs is taken depends on the
+    pages that earlier work has left in them: either reads no more than what runs."""
     store.set_source("shop", max_concurrent=1)
-    session.execute("SET session_replication_role = replica")  # the tests before this one have left empty pages
-    session.execute("TRUNCATE holdfast_jobs")
     plans = plans_of(session, "SELECT * FROM holdfast_lock_sources(%s)", '["shop"]')
     assert "Index Scan using holdfast_sources_pkey" in plans
-    assert "using holdfast_jobs_source_running" in plans
+    indexes = set(re.findall(r"using (\w+) on holdfast_jobs ", plans))
+    of_running = {"holdfast_jobs_source_running", "holdfast_jobs_running"}
+    assert indexes & of_running
+    assert indexes <= {*of_running, "holdfast_jobs_pkey"}
     assert "Seq Scan" not in plans
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from holdfast.domain.lifecycle import State
 from holdfast.domain.tokens import NewToken, Scope
-from tests.worker.site import Site, WorkerProcess, gone
+from tests.servers.waiting import gone
+from tests.worker.site import Site, WorkerProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "any_language"
 LEASE_SECONDS = 4.0

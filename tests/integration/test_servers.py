@@ -21,7 +21,7 @@ from tests.servers import shared
 from tests.servers.postgres import PostgresEndpoint, PostgresServer, find_bin_dir, wheel_bin_dir
 from tests.servers.process import ServerStartError
 from tests.servers.valkey import ValkeyEndpoint, ValkeyServer
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import gone, wait_until
 from tests.servers.workdir import Workdir
 
 REPOSITORY = Path(__file__).parents[2]
@@ -44,14 +44,6 @@ def query(url: str | sa.URL, statement: str) -> list[sa.Row[tuple[object, ...]]]
             return list(result) if result.returns_rows else []
     finally:
         engine.dispose()
-
-
-def is_gone(process: psutil.Process) -> bool:
-    """Whether a process ended; one that only waits for its new parent to notice has ended too."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def thread_ids() -> list[int]:
@@ -177,7 +169,7 @@ def test_no_server_outlives_its_owner(module: str, server: str, death: signal.Si
         family = [process, *process.children(recursive=True)]
         owner.send_signal(death)
         owner.wait()
-        wait_until(lambda: all(map(is_gone, family)), what=f"{family} are gone")
+        wait_until(lambda: all(gone(process.pid) for process in family), what=f"{family} are gone")
     if death is signal.SIGINT:  # Python turns it into an orderly exit, which cleans up as well
         assert not workdir.exists()
     shutil.rmtree(workdir, ignore_errors=True)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.servers.pgbouncer import PgbouncerEndpoint
 from tests.servers.postgres import PostgresEndpoint
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import gone, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 OWNER = """
@@ -33,7 +33,7 @@ def test_it_dies_with_its_owner_and_is_not_root(postgres_server: PostgresEndpoin
         assert server.name() == "pgbouncer"
         assert server.uids().real != 0
         os.kill(owner.pid, signal.SIGKILL)
-        wait_until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE, what="it is gone")
+        wait_until(lambda: gone(server.pid), what="it is gone")
 
 
 def test_it_is_in_transaction_mode(pgbouncer: PgbouncerEndpoint) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import uuid
 from pathlib import Path
@@ -56,7 +57,8 @@ class Station:
         """A killed `rq worker` leaves its work-horse to its job: whatever the test left running goes first."""
         for worker in self.site.workers:
             for child in psutil.Process(worker.pid).children() if worker.running else []:
-                child.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
         self.rq_queue.delete(delete_jobs=True)
         self.redis.close()
 

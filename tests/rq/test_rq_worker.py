@@ -10,7 +10,8 @@ import pytest
 from holdfast.domain.lifecycle import State
 from holdfast.transports.rq_queues import RqQueues
 from tests.rq.station import LEASE_SECONDS, Station
-from tests.worker.site import WorkerProcess, gone
+from tests.servers.waiting import gone
+from tests.worker.site import WorkerProcess
 
 pytestmark = pytest.mark.usefixtures("rq_worker")
 

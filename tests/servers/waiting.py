@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import psutil
+
 POLL_SECONDS = 0.02
 
 
@@ -13,3 +15,11 @@ def wait_until(condition: Callable[[], bool], *, what: str, timeout: float = 30.
         if time.monotonic() >= deadline:
             raise TimeoutError(f"gave up after {timeout:g} s: {what}")
         time.sleep(POLL_SECONDS)
+
+
+def gone(pid: int) -> bool:
+    """Not there, or dead and only not waited for."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

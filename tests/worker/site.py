@@ -24,7 +24,7 @@ from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import CONFIGURATION
 from tests.chaos.databases import assert_verified, query
 from tests.servers.process import EXEC_CHILD
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import gone, wait_until
 
 HEAD = """
 import asyncio, ctypes, os, signal, subprocess, sys, time
@@ -66,7 +66,7 @@ class WorkerProcess:
             children = psutil.Process(self.pid).children()
         except psutil.NoSuchProcess:
             return []
-        return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+        return [child for child in children if not gone(child.pid)]
 
     def send(self, number: signal.Signals) -> None:
         self._popen.send_signal(number)
@@ -252,14 +252,6 @@ class Site:
         except TimeoutError as error:
             logs = "\n".join(worker.text()[-3000:] for worker in self.workers)
             raise AssertionError(f"{error}; {self.counts()}\n{logs}") from None
-
-
-def gone(pid: int) -> bool:
-    """Not there, or dead and only not waited for."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def seconds() -> float:

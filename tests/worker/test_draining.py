@@ -5,7 +5,8 @@ import signal
 import psutil
 
 from holdfast.domain.lifecycle import State
-from tests.worker.site import Site, WorkerProcess, gone
+from tests.servers.waiting import gone
+from tests.worker.site import Site, WorkerProcess
 
 # Forks twice, each child in a session of its own, so that nobody waits for the grandchild; its pid is kept.
 TASKS = """

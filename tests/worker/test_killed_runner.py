@@ -8,7 +8,8 @@ import pytest
 
 from holdfast.domain.lifecycle import State
 from holdfast.domain.retry import RetryPolicy
-from tests.worker.site import Site, gone
+from tests.servers.waiting import gone
+from tests.worker.site import Site
 
 TASKS = """
     @app.task

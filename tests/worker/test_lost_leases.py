@@ -10,7 +10,8 @@ from sqlalchemy import make_url
 from holdfast.domain.answers import Verb
 from holdfast.domain.lifecycle import State
 from tests.chaos.proxy import ForgetfulProxy
-from tests.worker.site import Site, gone, seconds
+from tests.servers.waiting import gone
+from tests.worker.site import Site, seconds
 
 LEASE = 2.0
 TASKS = """

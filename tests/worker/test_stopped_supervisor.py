@@ -5,7 +5,8 @@ import os
 import signal
 
 from holdfast.domain.lifecycle import State
-from tests.worker.site import Site, WorkerProcess, gone
+from tests.servers.waiting import gone
+from tests.worker.site import Site, WorkerProcess
 
 LEASE = 2.0
 TASKS = """

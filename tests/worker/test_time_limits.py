@@ -4,7 +4,8 @@ import sys
 from textwrap import dedent
 
 from holdfast.domain.lifecycle import State
-from tests.worker.site import Site, gone, seconds
+from tests.servers.waiting import gone
+from tests.worker.site import Site, seconds
 
 LIMIT = 1.0
 GRACE = 5.0

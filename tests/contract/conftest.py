@@ -72,6 +72,7 @@ def migrated_database(postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoi
     postgres_server.drop_database(name)
 
 
+LARGE_BYTES = 250_000
 # To truncate a table makes new files for it and all its indexes: that is only done to what has become large.
 EMPTY = """
 DO $$
@@ -80,13 +81,18 @@ DECLARE
 BEGIN
   FOREACH name IN ARRAY ARRAY[{tables}] LOOP
     EXECUTE format(
-      CASE WHEN pg_relation_size(name::regclass) > 250000 THEN 'TRUNCATE %I' ELSE 'DELETE FROM %I' END, name);
+      CASE WHEN pg_relation_size(name::regclass) >= {large} THEN 'TRUNCATE %I' ELSE 'DELETE FROM %I' END, name);
   END LOOP;
 END $$"""
 
 
-def make_empty(url: str) -> None:
-    """As if it had just been migrated, whatever the test before it did or left open."""
+# What autovacuum has told the planner of earlier tests' rows.
+FORGET_STATISTICS = """
+DELETE FROM pg_statistic USING pg_class WHERE pg_class.oid = starelid AND starts_with(relname, 'holdfast_')"""
+
+
+def make_empty(url: str, *, as_new: bool = False) -> None:
+    """As if it had just been migrated, whatever the test before it did or left open; `as_new`: to the planner, too."""
     kept = ("holdfast_meta",)
     tables = ", ".join(f"'{name}'" for name in metadata.tables if name not in kept)
     with psycopg.connect(libpq_url(url)) as connection:
@@ -95,7 +101,9 @@ def make_empty(url: str) -> None:
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )
         connection.execute("SET LOCAL session_replication_role = replica")  # the guards would refuse it
-        connection.execute(EMPTY.format(tables=tables))
+        connection.execute(EMPTY.format(tables=tables, large=0 if as_new else LARGE_BYTES))
+        if as_new:
+            connection.execute(FORGET_STATISTICS)
         connection.execute("DELETE FROM holdfast_meta WHERE key = 'histories_retired'")
         for function in FOUNDATION:
             connection.execute(function)
@@ -107,11 +115,12 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path, pooler: Pgbounc
         shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "holdfast.db")
         return f"sqlite:///{tmp_path / 'holdfast.db'}"
     url: str = request.getfixturevalue("migrated_database")
+    as_new = request.node.get_closest_marker("new_tables") is not None
     if pooler is None:
-        make_empty(url)
+        make_empty(url, as_new=as_new)
         return url
     pooler.cut(make_url(url).database or "")
-    make_empty(url)
+    make_empty(url, as_new=as_new)
     return pooler.through(url)
 
 

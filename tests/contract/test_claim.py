@@ -274,6 +274,7 @@ def test_the_database_s_digest_is_ours(store: SqlStore, by_hand: ByHand) -> None
 # Costs
 
 
+@pytest.mark.new_tables
 @on_postgres
 def test_the_planner_thinks_a_claim_cheap(store: SqlStore) -> None:
     """Over `jit_above_cost` a stock Postgres compiles the statement, which takes a hundred times as long as it runs."""

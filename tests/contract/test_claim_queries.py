@@ -1,6 +1,5 @@
 """How many queries an idle worker's claim makes, and what a claim tells of a job's budget."""
 
-import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -86,6 +85,7 @@ def plans_of(session: psycopg.Connection, statement: str, *parameters: object) -
     return "\n".join(plans)
 
 
+@pytest.mark.new_tables
 @on_postgres
 def test_the_audit_of_a_batch_is_no_nested_loop_whatever_came_first(
     store: SqlStore, session: psycopg.Connection
@@ -101,19 +101,16 @@ def test_the_audit_of_a_batch_is_no_nested_loop_whatever_came_first(
     assert "Nested Loop" not in plans
 
 
+@pytest.mark.new_tables
 @on_postgres
 def test_sources_are_locked_and_counted_by_index_also_where_nothing_is_yet(
     store: SqlStore, session: psycopg.Connection
 ) -> None:
-    """A session keeps these plans, and the tables grow. Which of the two indexes of what runs is taken depends on the
-    pages that earlier work has left in them: either reads no more than what runs."""
+    """A session keeps these plans, and the tables grow."""
     store.set_source("shop", max_concurrent=1)
     plans = plans_of(session, "SELECT * FROM holdfast_lock_sources(%s)", '["shop"]')
     assert "Index Scan using holdfast_sources_pkey" in plans
-    indexes = set(re.findall(r"using (\w+) on holdfast_jobs ", plans))
-    of_running = {"holdfast_jobs_source_running", "holdfast_jobs_running"}
-    assert indexes & of_running
-    assert indexes <= {*of_running, "holdfast_jobs_pkey"}
+    assert "using holdfast_jobs_source_running" in plans
     assert "Seq Scan" not in plans
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from holdfast import App, ArtifactRef, Context
 from holdfast.domain.comparison import Comparison
@@ -79,13 +78,15 @@ def test_the_replays_of_a_job_are_those_of_itself_the_oldest_first(
 
 
 def test_they_are_found_by_their_index(store: SqlStore, by_hand: ByHand) -> None:
-    store.replay(enqueue(store))
     dialect = store.database.dialect
     explain = "EXPLAIN" if dialect == "postgresql" else "EXPLAIN QUERY PLAN"
-    with by_hand.engine.begin() as connection:
-        if dialect == "postgresql":
-            connection.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = connection.execute(text(f"{explain} {REPLAYS.sql(dialect)}"), {"id": NEW, "limit": 10}).all()
+    if dialect == "postgresql":
+        by_hand(
+            "INSERT INTO holdfast_jobs (task, replay_of)"
+            " SELECT 'add', CASE WHEN n % 100 = 0 THEN gen_random_uuid() END FROM generate_series(1, 5000) n"
+        )
+        by_hand("ANALYZE holdfast_jobs")
+    plan = by_hand(f"{explain} {REPLAYS.sql(dialect)}", id=NEW, limit=10)
     assert "holdfast_jobs_replays" in str(plan)
 
 

@@ -3,6 +3,7 @@ ask again."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import claim_named
 from holdfast.stores.verbs.admitting import Admission, claim_admitted
 from holdfast.stores.verbs.claiming import START, Governed, _checked, claim_rows
-from holdfast.stores.verbs.sqlite_walk import EXACT_LANES, Looking
+from holdfast.stores.verbs.looking import EXACT_LANES, Looking
 from holdfast.worker.pickup import Found, Pickup, Room
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import claim, claim_ids, enqueue, enqueue_many, settle_well, start
@@ -122,6 +123,16 @@ def test_of_very_many_lanes_a_claim_takes_from_a_few(store: SqlStore, by_hand: B
     enqueue_one_each(store, open_sources(by_hand, 40) * 10)
     finish(store, store.claim("ann", 20))
     assert len({job.source for job in store.claim("ann", 20)}) <= 8
+
+
+@pytest.mark.parametrize("count", [8, 9, 15, 16])
+def test_across_sixteen_lanes_the_order_is_exact(store: SqlStore, by_hand: ByHand, count: int) -> None:
+    names = open_sources(by_hand, count) * 6
+    jobs = enqueue_one_each(store, Random(count).sample(names, len(names)))
+    taken: list[str] = []
+    while batch := claim_ids(store, 7):
+        taken += batch
+    assert taken == jobs
 
 
 def test_the_order_is_exact_again_once_there_are_few_lanes(store: SqlStore, by_hand: ByHand) -> None:

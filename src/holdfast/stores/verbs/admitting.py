@@ -19,7 +19,7 @@ from holdfast.stores.statements import admission
 from holdfast.stores.statements import look as sql
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs import sqlite_walk
-from holdfast.stores.verbs.sqlite_walk import Candidate, Looking
+from holdfast.stores.verbs.looking import Candidate, Looking
 
 MOST_LOOKS = 8
 

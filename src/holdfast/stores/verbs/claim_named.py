@@ -23,8 +23,8 @@ from holdfast.stores.statements.words import Statement, Words
 from holdfast.stores.verbs import claim_requests
 from holdfast.stores.verbs.admitting import Admission, take_admitted
 from holdfast.stores.verbs.claiming import Claiming, claim_rows
+from holdfast.stores.verbs.looking import Candidate
 from holdfast.stores.verbs.reaping import reap_these
-from holdfast.stores.verbs.sqlite_walk import Candidate
 
 PAUSES = (0.002, 0.004, 0.008, *[0.016] * 31)  # half a second in all
 BUSY_AGAIN_SECONDS = 0.05

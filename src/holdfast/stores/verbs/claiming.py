@@ -28,7 +28,7 @@ from holdfast.stores.statements.look import SPARE, STEADY
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import claim_requests
 from holdfast.stores.verbs.admitting import Admission, again_in, claim_admitted, walk_parameters
-from holdfast.stores.verbs.sqlite_walk import EXACT_LANES, SOME_LANES, Looking
+from holdfast.stores.verbs.looking import EXACT_LANES, SOME_LANES, Looking
 
 MAX_BATCH = 10_000
 MANY_LANES = 32
@@ -104,7 +104,7 @@ class Claiming:
     def _lanes_to_look_at(self) -> int:
         """Few, as long as there are too many for an exact order. Whether there still are is seen now and then."""
         self._claims_cut = 0 if self._lane == START else self._claims_cut + 1
-        return SOME_LANES if self._claims_cut % COUNT_LANES_EVERY else EXACT_LANES
+        return SOME_LANES if self._claims_cut % COUNT_LANES_EVERY else EXACT_LANES + 1  # one more tells of more
 
     def _claim_once(self, wanted: Wanted, request_id: str) -> ClaimedJobs:
         """Within one transaction, because what was granted is written down with it."""

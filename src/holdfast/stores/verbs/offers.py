@@ -12,7 +12,8 @@ from holdfast.stores.statements import offers as sql
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs.admitting import walk_parameters
 from holdfast.stores.verbs.claiming import MAX_BATCH
-from holdfast.stores.verbs.sqlite_walk import Looking, walk
+from holdfast.stores.verbs.looking import Looking
+from holdfast.stores.verbs.sqlite_walk import walk
 
 
 def offers(database: Database, queue: str, limit: int) -> list[Offer]:

@@ -4,44 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.stores.database import CursorTransaction, Row
 from holdfast.stores.statements import sqlite_look as sql
 from holdfast.stores.statements.words import Statement
-
-EXACT_LANES = 16  # across so many the order is exact
-SOME_LANES = 8  # where there are more, so many at a time: each costs a lock and a write
+from holdfast.stores.verbs.looking import Candidate, Looking
 
 _Head = tuple[str, str, str, str]  # run_after, id, task, source
-
-
-@dataclass(frozen=True, slots=True)
-class Looking:
-    """How many jobs to look for, and which; in how many lanes of a priority, and from which on. `closed` are sources
-    and `shut` queues to leave out."""
-
-    window: int
-    queues: tuple[str, ...] | None
-    tasks: tuple[str, ...] | None
-    lanes: int = EXACT_LANES
-    after: tuple[str, str] = ("", "")
-    closed: frozenset[str] = frozenset()
-    shut: frozenset[str] = frozenset()
-
-
-class Candidate(NamedTuple):
-    id: str
-    task: str
-    source: str  # '' for none
-    queue: str
-    source_limited: bool
-    queue_limited: bool
-    cut: bool = False  # its priority may have more lanes than were looked at
-    priority: int = 0
-    room: int | None = None  # of its source, where that is known for sure: nobody else writes
-    metered: bool = False  # its source has a rate
 
 
 class _Lane(NamedTuple):

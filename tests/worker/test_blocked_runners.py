@@ -90,7 +90,7 @@ def test_a_task_that_blocks_its_process_for_three_leases_keeps_its_lease(site: S
 
 
 def assert_another_can_have_it(site: Site, job_id: str, attempt: int) -> None:
-    site.wait(lambda: ("lease_lost", attempt) in endings(site, job_id), "the lease is lost", timeout=3 * LEASE)
+    site.wait(lambda: ("lease_lost", attempt) in happened(site, job_id), "the lease is lost", timeout=3 * LEASE)
     claims: list[Claimed | None] = []
 
     def claimed() -> bool:
@@ -105,7 +105,7 @@ def assert_another_can_have_it(site: Site, job_id: str, attempt: int) -> None:
     site.store.settle([Report(job_id, second.attempt, second.lease_token, Cancelled("seen enough"), "another")])
 
 
-def endings(site: Site, job_id: str) -> list[tuple[str, int]]:
+def happened(site: Site, job_id: str) -> list[tuple[str, int]]:
     return [(found.event, found.attempt) for found in site.events(job_id)]
 
 

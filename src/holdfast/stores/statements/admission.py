@@ -59,7 +59,16 @@ def probes(whose: str = "true") -> str:
     return in_use("s.name", since.format("r.claimed_at", whose), since.format("h.at", whose))
 
 
-_PROBING = f"CASE WHEN {HALF_OPEN} THEN {probes()} ELSE 0 END"
+def probing(whose: str = "true") -> str:
+    """The same where it matters: the source is half open."""
+    return f"CASE WHEN {HALF_OPEN} THEN {probes(whose)} ELSE 0 END"
+
+
+def counted(whose: str = "true") -> str:
+    """How much of source `s` is in use where that is limited, and its probes."""
+    return f"CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use('s.name')} ELSE 0 END, {probing(whose)}"
+
+
 STANDING = "s.name, s.max_concurrent, s.rate_limit_per_minute, s.burst, s.bucket_level"
 
 
@@ -79,7 +88,7 @@ def _named(words: Words) -> str:
 
 def counted_standing(words: Words) -> str:
     """The columns of a `SourceStanding`, and those of `RUNNING_BY_SOURCE` as far as they matter."""
-    return f"{standing(words)}, CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use('s.name')} ELSE 0 END, {_PROBING}"
+    return f"{standing(words)}, {counted()}"
 
 
 def _lock_sources(words: Words) -> str:
@@ -103,7 +112,7 @@ def _lock_queues(words: Words) -> str:
 def _running_by_source(words: Words) -> str:
     """In use, all told; and its probes, which matter only when it is half open."""
     return f"""
-        SELECT s.name, {in_use("s.name")}, {_PROBING}
+        SELECT s.name, {in_use("s.name")}, {probing()}
         FROM holdfast_sources s WHERE s.name {_named(words)}"""
 
 

@@ -9,7 +9,7 @@ it, and enters nothing. Also what leaves before it has entered is left.
 
 from __future__ import annotations
 
-from holdfast.stores.statements.admission import HALF_OPEN, in_use, level, probes
+from holdfast.stores.statements.admission import counted, level
 from holdfast.stores.statements.sources import elapsed, readable
 from holdfast.stores.statements.words import Statement, Words
 
@@ -43,10 +43,7 @@ def _used(words: Words) -> str:
     """In use, and the probes of a breaker that is half open. A job is no probe in its own way (`own`)."""
     own = "CAST(:own AS boolean)" if words.postgres else ":own"
     another = f"NOT ({own} AND r.id = {_job(words)})"
-    return f"""
-               CASE WHEN s.max_concurrent IS NOT NULL THEN {in_use("s.name")} ELSE 0 END,
-               CASE WHEN {HALF_OPEN} THEN {probes(another)} ELSE 0 END
-        FROM holdfast_sources s WHERE s.name = :source"""
+    return f"{counted(another)} FROM holdfast_sources s WHERE s.name = :source"
 
 
 def _glance(words: Words) -> str:

@@ -390,6 +390,18 @@ def test_old_ticks_go_with_the_histories(store: SqlStore, by_hand: ByHand, clock
     assert by_hand.count("holdfast_schedule_ticks") == 1
 
 
+def test_what_is_on_record_of_sources_goes_with_the_histories(store: SqlStore, clock: Clock) -> None:
+    for rate in ("1/m", "2/m", "3/m"):
+        clock.move(1)
+        store.set_source("shop", rate=rate)
+    assert store.forget_source_events(3.0, 500) == 0
+    assert store.forget_source_events(1.0, 1) == 1
+    assert store.forget_source_events(1.0, 500) == 1
+    assert store.forget_source_events(1.0, 500) == 0
+    [event] = store.source_events("shop").items
+    assert (event.detail or {})["rate_limit_per_minute"] == 3
+
+
 def test_old_refusals_of_jobs_that_nobody_knows_go(store: SqlStore, clock: Clock, by_hand: ByHand) -> None:
     known = start(store)
     settle_well(store, known, Succeeded())

@@ -5,7 +5,8 @@ queue with a million old jobs does not keep the others waiting.
 
 retention   finished jobs, with their log lines and the rows of their artifacts; each leaves a `pruned` event
 histories   the whole history of a pruned job, with its refusals; the audit log's watermark tells how far
-leftovers   ticks of schedules, and refusals of jobs that nobody knows: as old as the oldest history that is kept
+leftovers   ticks of schedules, events of sources, refusals of jobs that nobody knows: as old as the oldest history
+            that is kept
 requests    claims that could be asked for again, once nobody will
 """
 
@@ -64,10 +65,11 @@ class Retention:
         keep = store.retention_rules().longest_history()
         if keep is None:
             return
-        gone = self._batch
-        while gone == self._batch:
-            gone = store.forget_ticks(keep, self._batch)
-            yield gone
+        for forget in (store.forget_ticks, store.forget_source_events):
+            gone = self._batch
+            while gone == self._batch:
+                gone = forget(keep, self._batch)
+                yield gone
         after: str | None = None
         while True:
             gone, after = store.forget_refusals(keep, after, PAGE)

@@ -80,7 +80,7 @@ _NEVER_CHANGED = {
     f"holdfast_{name}"
     for name in ("artifacts", "claim_requests", "events", "logs", "retired_histories", "source_events")
 }
-_NEVER_REMOVED = {f"holdfast_{name}" for name in ("duties", "meta", "queues", "source_events", "sources", "tasks")}
+_NEVER_REMOVED = {f"holdfast_{name}" for name in ("duties", "meta", "queues", "sources", "tasks")}
 RIGHTS = {
     "SELECT": _EVERY | {"holdfast_attempts"},
     "INSERT": _EVERY,

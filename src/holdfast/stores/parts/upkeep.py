@@ -48,6 +48,9 @@ class UpkeepPart:
     def forget_ticks(self, keep_seconds: float, limit: int) -> int:
         return retaining.forget_ticks(self.database, keep_seconds, limit)
 
+    def forget_source_events(self, keep_seconds: float, limit: int) -> int:
+        return retaining.forget_source_events(self.database, keep_seconds, limit)
+
     def forget_refusals(self, keep_seconds: float, after: str | None, limit: int) -> tuple[int, str | None]:
         return retaining.forget_refusals(self.database, keep_seconds, after, limit)
 

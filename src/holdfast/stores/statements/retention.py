@@ -163,6 +163,15 @@ def _old_ticks(words: Words) -> str:
         RETURNING 1"""
 
 
+def _old_source_events(words: Words) -> str:
+    """Ids are in order of time: it is enough to look at the first few, and nothing need be indexed for it."""
+    return f"""
+        DELETE FROM holdfast_source_events AS e WHERE e.id IN (
+          SELECT o.id FROM (SELECT id, at FROM holdfast_source_events ORDER BY id LIMIT :limit) o
+          WHERE o.at <= {_cutoff(words)})
+        RETURNING 1"""
+
+
 def _refused_jobs(words: Words) -> str:
     """The next jobs that something was refused of, in order of id."""
     after = "CAST(:after AS uuid)" if words.postgres else ":after"
@@ -225,6 +234,7 @@ PREVIEW = {
 TAKE_WATERMARK = Statement("retention.take_watermark", _take_watermark)
 WATERMARK = Statement("retention.watermark", _watermark)
 OLD_TICKS = Statement("retention.old_ticks", _old_ticks, replan=True)
+OLD_SOURCE_EVENTS = Statement("retention.old_source_events", _old_source_events, replan=True)
 REFUSED_JOBS = Statement("retention.refused_jobs", _refused_jobs, replan=True)
 FORGET_REFUSALS = Statement("retention.forget_refusals", _forget_refusals, replan=True)
 RULES = Statement("retention.rules", _rules)

@@ -31,7 +31,7 @@ from holdfast.domain.retention import (
 from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database
 from holdfast.stores.statements import retention as sql
-from holdfast.stores.statements.words import POSTGRES
+from holdfast.stores.statements.words import POSTGRES, Statement
 
 MAX_BATCH = 10_000
 MOST_LINES = 5_000  # log lines in a batch, unless a single job has more
@@ -170,9 +170,18 @@ def _few_events(found: list[tuple[str, int]]) -> tuple[list[str], int]:
 
 def forget_ticks(database: Database, keep_seconds: float, limit: int) -> int:
     """Drop the oldest ticks of schedules."""
+    return _forget(database, sql.OLD_TICKS, keep_seconds, limit)
+
+
+def forget_source_events(database: Database, keep_seconds: float, limit: int) -> int:
+    """Drop the oldest of what is on record of sources."""
+    return _forget(database, sql.OLD_SOURCE_EVENTS, keep_seconds, limit)
+
+
+def _forget(database: Database, statement: Statement, keep_seconds: float, limit: int) -> int:
     with database.transaction() as transaction:
         _plan_plainly(transaction)
-        return len(transaction.rows(sql.OLD_TICKS, {"keep": float(keep_seconds), "limit": limit}))
+        return len(transaction.rows(statement, {"keep": float(keep_seconds), "limit": limit}))
 
 
 def forget_refusals(database: Database, keep_seconds: float, after: str | None, limit: int) -> tuple[int, str | None]:

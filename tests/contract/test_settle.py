@@ -320,6 +320,47 @@ def test_snoozes_and_releases_are_free(store: SqlStore, clock: Clock) -> None:
     assert store.job(claimed.job_id).run_after == clock.now() + timedelta(seconds=10)
 
 
+def test_snoozes_that_add_up_to_more_than_their_limit_end_the_job(store: SqlStore, clock: Clock) -> None:
+    claimed = start(store, max_attempts=5, retry=RetryPolicy(jitter=0.0, snooze_limit=100))
+    neighbour = start(store)
+    for _ in range(3):
+        _, claimed = fail_again(store, clock, claimed, Snoozed(30))
+    _, claimed = fail_again(store, clock, claimed)  # an error between them changes nothing
+    _, claimed = fail_again(store, clock, claimed, Snoozed(10))  # exactly as much as it may
+    together = store.settle([report(neighbour, Snoozed(1000)), report(claimed, Snoozed(30, "still building"))])
+    assert [answer.event for answer in together] == ["snoozed", "failed"]
+    job = store.job(claimed.job_id)
+    assert (job.state, job.failures, job.crashes) == (State.FAILED, 2, 0)
+    assert job.last_error == {
+        "code": "snoozed_too_long",
+        "message": (
+            "it has put itself off for 2 min and asks for 30 s more (still building); its snooze_limit is 2 min"
+        ),
+        "stack": None,
+        "retryable": False,
+    }
+    assert settle(store, claimed, Snoozed(30, "still building")).status is Status.REPLAYED
+
+    store.requeue([claimed.job_id])
+    claimed = claim_this(store, claimed.job_id)
+    wait, claimed = fail_again(store, clock, claimed, Snoozed(100))  # a new life, a new budget
+    assert wait == 100
+    settle_well(store, claimed, Succeeded())
+
+
+def test_a_snooze_typed_by_hand_counts_if_it_is_a_number(store: SqlStore, clock: Clock, by_hand: ByHand) -> None:
+    claimed = start(store, retry=RetryPolicy(snooze_limit=100))
+    for said in ('{"delay_seconds": 60}', '{"delay_seconds": "soon"}', "{}"):
+        by_hand(
+            "UPDATE holdfast_jobs SET state = 'pending', transition = 'snoozed', seq = seq + 1, lease_token = NULL,"
+            f" lease_owner = NULL, lease_expires_at = NULL, transition_detail = '{said}'"
+        )
+        claimed = claim_this(store, claimed.job_id)
+    _, claimed = fail_again(store, clock, claimed, Snoozed(40))
+    settle_well(store, claimed, Snoozed(1))
+    assert store.job(claimed.job_id).state is State.FAILED
+
+
 def test_a_snooze_of_nothing_is_due_at_once(store: SqlStore) -> None:
     claimed = start(store)
     settle_well(store, claimed, Snoozed(0))

@@ -54,7 +54,12 @@ def test_waits_never_grow_shorter(kind: Kind, base: float, failures: int) -> Non
 
 
 def test_a_policy_survives_being_stored() -> None:
-    for policy in (DEFAULT_RETRY, RetryPolicy("linear", 3.5, 0.0, 60.0), RetryPolicy("fixed", 0.0, 1.0, 0.0)):
+    for policy in (
+        DEFAULT_RETRY,
+        RetryPolicy("linear", 3.5, 0.0, 60.0),
+        RetryPolicy("fixed", 0.0, 1.0, 0.0),
+        RetryPolicy(snooze_limit=0.0),
+    ):
         assert RetryPolicy.from_json(json.loads(json.dumps(policy.to_json()))) == policy
     assert RetryPolicy.from_json(None) == DEFAULT_RETRY
     assert RetryPolicy.from_json({}) == DEFAULT_RETRY

@@ -1,4 +1,5 @@
-"""When to try again: exponential, linear or fixed waits, with jitter and a cap of 24 hours.
+"""When to try again: exponential, linear or fixed waits, with jitter and a cap of 24 hours; and for how long, all told,
+a job may put itself off.
 
 A policy is stored on the job's row when the job is enqueued, because whoever settles the job (a control plane, the
 reaper) may not be able to import the task. Randomness is an argument: `delay` is a pure function.
@@ -15,7 +16,7 @@ from holdfast.domain.errors import InvalidInput
 Kind = Literal["exponential", "linear", "fixed"]
 KINDS: tuple[str, ...] = get_args(Kind)
 CAP_SECONDS = 86400.0
-_FIELDS = ("kind", "base", "jitter", "cap")
+_FIELDS = ("kind", "base", "jitter", "cap", "snooze_limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class RetryPolicy:
     base: float = 10.0
     jitter: float = 0.2
     cap: float = CAP_SECONDS
+    snooze_limit: float | None = None  # what the snoozes of a job may add up to; None: anything
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -31,6 +33,8 @@ class RetryPolicy:
         _check_range("retry.base", self.base, 0.0, CAP_SECONDS)
         _check_range("retry.jitter", self.jitter, 0.0, 1.0)
         _check_range("retry.cap", self.cap, 0.0, CAP_SECONDS)
+        if self.snooze_limit is not None:
+            durations.seconds(self.snooze_limit, "retry.snooze_limit")
 
     def delay(self, failures: int, random: float) -> float:
         """Seconds to wait after the `failures`-th charge; `random` in [0, 1) places it within the jitter."""
@@ -48,7 +52,8 @@ class RetryPolicy:
                 return min(self.cap, self.base)
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "base": self.base, "jitter": self.jitter, "cap": self.cap}
+        limit = {} if self.snooze_limit is None else {"snooze_limit": self.snooze_limit}
+        return {"kind": self.kind, "base": self.base, "jitter": self.jitter, "cap": self.cap, **limit}
 
     @classmethod
     def from_json(cls, data: dict[str, Any] | None) -> RetryPolicy:
@@ -61,11 +66,13 @@ class RetryPolicy:
         if unknown:
             raise InvalidInput("retry", f"unknown option {unknown[0]!r}; known are {', '.join(_FIELDS)}")
         kind = data.get("kind", "exponential")
+        limit = data.get("snooze_limit")
         return cls(
             kind=kind,
             base=durations.seconds(data.get("base", 10.0), "retry.base"),
             jitter=_number("retry.jitter", data.get("jitter", 0.2)),
             cap=durations.seconds(data.get("cap", CAP_SECONDS), "retry.cap"),
+            snooze_limit=None if limit is None else durations.seconds(limit, "retry.snooze_limit"),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from holdfast.domain.durations import spoken
 from holdfast.domain.lifecycle import Event, State
 from holdfast.domain.outcome import (
     Cancelled,
@@ -24,6 +25,7 @@ from holdfast.domain.outcome import (
 from holdfast.domain.retry import DEFAULT_RETRY, RetryPolicy
 
 WORKER_LOST = "worker_lost"
+SNOOZED_TOO_LONG = "snoozed_too_long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Standing:
     max_crashes: int = 3
     retry: RetryPolicy = DEFAULT_RETRY
     cancel_requested: bool = False
+    snoozed_seconds: float = 0.0  # since it was enqueued or requeued; read only where `retry` limits it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,8 @@ def settle(job: Standing, ending: Ending, random: float = 0.5) -> Transition:
             return _after_crash(job, Event.LEASE_LOST, State.PENDING, error, {}, random)
         case Released(reason=reason):
             return Transition(Event.RELEASED, State.PENDING, detail={"reason": reason})
-        case Snoozed(delay_seconds=delay, reason=reason, throttled=throttled):
-            detail: dict[str, Any] = {"reason": reason, "delay_seconds": delay}
-            if throttled:
-                detail["throttled"] = True
-            return Transition(Event.SNOOZED, State.PENDING, delay_seconds=delay, detail=detail)
+        case Snoozed():
+            return _after_snooze(job, ending)
         case Cancelled(reason=reason):
             return Transition(Event.CANCELLED, State.CANCELLED, detail={"reason": reason})
         case _ as never:
@@ -97,6 +97,22 @@ def _after_failure(job: Standing, error: JobError, detail: dict[str, Any], rando
     return Transition(
         Event.RETRY_SCHEDULED, State.RETRYABLE, failures=1, delay_seconds=delay, error=error, detail=detail
     )
+
+
+def _after_snooze(job: Standing, ending: Snoozed) -> Transition:
+    """Free, however often; but a job that only ever puts itself off would be neither done nor dead."""
+    limit, total = job.retry.snooze_limit, job.snoozed_seconds + ending.delay_seconds
+    if limit is not None and total > limit:
+        message = (
+            f"it has put itself off for {spoken(job.snoozed_seconds)} and asks for {spoken(ending.delay_seconds)} more"
+            f" ({ending.reason}); its snooze_limit is {spoken(limit)}"
+        )
+        error = JobError(SNOOZED_TOO_LONG, message, retryable=False)
+        return Transition(Event.FAILED, State.FAILED, failures=1, error=error, detail={"reason": SNOOZED_TOO_LONG})
+    detail: dict[str, Any] = {"reason": ending.reason, "delay_seconds": ending.delay_seconds}
+    if ending.throttled:
+        detail["throttled"] = True
+    return Transition(Event.SNOOZED, State.PENDING, delay_seconds=ending.delay_seconds, detail=detail)
 
 
 def _after_crash(

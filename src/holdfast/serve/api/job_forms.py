@@ -32,6 +32,9 @@ class RetryForm(Form):
     base: Annotated[GivenNumber, Field(ge=0, description="seconds")] | None = None
     jitter: Annotated[GivenNumber, Field(ge=0, le=1)] | None = None
     cap: Annotated[GivenNumber, Field(ge=0, description="seconds")] | None = None
+    snooze_limit: (
+        Annotated[GivenNumber, Field(ge=0, description="seconds that the snoozes of a job may add up to")] | None
+    ) = None
 
 
 class WebhookForm(Form):

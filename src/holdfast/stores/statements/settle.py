@@ -82,7 +82,21 @@ def _standing(words: Words) -> str:
         FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND j.state = 'running'"""
 
 
+def _snoozed(words: Words) -> str:
+    """What the snoozes of these jobs add up to, since each was enqueued or last requeued."""
+    delay = "e.detail ->> '$.delay_seconds'"
+    if words.postgres:  # a row that was typed by hand may say anything
+        said = "e.detail -> 'delay_seconds'"
+        delay = f"CASE WHEN json_typeof({said}) = 'number' THEN CAST(CAST({said} AS text) AS float8) END"
+    return f"""
+        SELECT {words.as_text("e.job_id")}, coalesce(sum({delay}), 0.0) FROM holdfast_events e
+        WHERE e.job_id {words.is_one_of()} AND e.event = 'snoozed' AND e.seq > coalesce((
+          SELECT max(r.seq) FROM holdfast_events r WHERE r.job_id = e.job_id AND r.event = 'requeued'), 0)
+        GROUP BY e.job_id"""
+
+
 SETTLE = Statement("settle", lambda words: _settle(words, ""))
 SETTLE_CALM = Statement("settle.calm", lambda words: _settle(words, _calm(words)))
 REAP = Statement("reap", lambda words: _settle(words, f"AND {expired(words)}"))
 STANDING = Statement("settle.standing", _standing)
+SNOOZED = Statement("settle.snoozed", _snoozed)

@@ -14,7 +14,7 @@ import json
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from holdfast.domain import digests, durations
@@ -145,9 +145,9 @@ class Applied:
 
 
 def apply(transaction: Transaction, reports: Sequence[Checked], statement: Statement = sql.SETTLE) -> Applied:
-    """One statement under the tokens. Only failures need to be read first: their fate depends on what went before."""
-    undecided = [report.job_id for report in reports if isinstance(report.outcome, Failed | Crashed)]
-    standings = read_standings(transaction, undecided)
+    """One statement under the tokens. Only failures and snoozes need to be read first: their fate depends on what went
+    before."""
+    standings = _standings(transaction, reports)
     attempts = {report.job_id: report.attempt for report in reports}
     encoded = ",".join(
         _encode(report, settle(standings.get(report.job_id, Standing()), report.outcome, random.random()))
@@ -189,11 +189,17 @@ def _ending(report: Checked, settled: Settled) -> SourceEnding | None:
             return None
 
 
-def read_standings(transaction: Transaction, job_ids: Sequence[str]) -> dict[str, Standing]:
-    if not job_ids:
+def _standings(transaction: Transaction, reports: Sequence[Checked]) -> dict[str, Standing]:
+    undecided = [report.job_id for report in reports if isinstance(report.outcome, Failed | Crashed | Snoozed)]
+    if not undecided:
         return {}
-    found = transaction.rows(sql.STANDING, {"ids": json.dumps(job_ids)})
-    return {row[0]: standing(row[1:], transaction.dialect) for row in found}
+    found = transaction.rows(sql.STANDING, {"ids": json.dumps(undecided)})
+    standings = {row[0]: standing(row[1:], transaction.dialect) for row in found}
+    limited = [job_id for job_id, known in standings.items() if known.retry.snooze_limit is not None]
+    if limited:
+        for job_id, total in transaction.rows(sql.SNOOZED, {"ids": json.dumps(limited)}):
+            standings[job_id] = replace(standings[job_id], snoozed_seconds=total)
+    return standings
 
 
 def standing(row: Sequence[Any], dialect: str) -> Standing:

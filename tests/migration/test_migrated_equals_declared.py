@@ -1,4 +1,4 @@
-"""What the migrations build is what `schema.py` declares, to the last default and predicate."""
+"""What the migrations build is what `schema` declares, to the last default and predicate."""
 
 import ast
 import uuid

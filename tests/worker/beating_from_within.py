@@ -6,6 +6,9 @@ It claims one job and calls the function of that name in the module `tasks`, as 
 where its heartbeat lives: in a `thread`, or in a `coroutine` on the event loop of the task. The file TASK.beating is
 there after the first heartbeat that the store has taken, and has the number of the attempt; only then the task begins.
 On a machine that is too busy the lease may be over before that: then it is claimed once more.
+
+The next heartbeat is a while after that. If the task took the GIL while a heartbeat is in its transaction, the SQLite
+file would stay locked for everybody: one more reason not to do it, but not the one that is shown here.
 """
 
 import asyncio
@@ -45,8 +48,8 @@ def claim_and_beat(store: SqlStore, queue: str, task: str) -> Claimed:
 def work_beside_a_thread(store: SqlStore, job: Claimed) -> None:
     def beat_for_ever() -> None:
         while True:
-            beat(store, job)
             time.sleep(job.lease_seconds / 3)
+            beat(store, job)
 
     threading.Thread(target=beat_for_ever, daemon=True).start()
     tasks.app.tasks[job.task](**job.payload)
@@ -55,8 +58,8 @@ def work_beside_a_thread(store: SqlStore, job: Claimed) -> None:
 async def work_beside_a_coroutine(store: SqlStore, job: Claimed) -> None:
     async def beat_for_ever() -> None:
         while True:
-            await asyncio.to_thread(beat, store, job)
             await asyncio.sleep(job.lease_seconds / 3)
+            await asyncio.to_thread(beat, store, job)
 
     beating = asyncio.create_task(beat_for_ever())
     await asyncio.gather(tasks.app.tasks[job.task](**job.payload), beating)

@@ -4,17 +4,18 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.stores import checkpoint
 from holdfast.stores.checkpoint import Checkpointer
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.sqlite import SqliteDatabase
+from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
 from tests.chaos.crew import Crew
 from tests.chaos.databases import assert_verified, opened, query, sqlite_path
 from tests.chaos.verbs import Meddler
@@ -172,3 +173,25 @@ def test_eight_processes_may_be_the_first_to_open_a_file(tmp_path: Path, crew: C
         created = crew.run(open_new_file, url)
         assert sorted(created) == [job_id for (job_id,) in query(url, "SELECT id FROM holdfast_jobs ORDER BY id")]
         assert_verified(url)
+
+
+def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself does not wait here, whatever its busy timeout: to switch to WAL it first reads the file."""
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("CREATE TABLE not_ours (x)")
+    url = f"sqlite:///{tmp_path / 'new.db'}"
+    impatient = open_sqlite(url, timeout_seconds=0.01)
+    with closing(impatient), pytest.raises(StoreUnavailable, match=r"stayed locked for 0\.01 s"):
+        impatient.engine.connect()
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            other.execute("ROLLBACK")
+            other.close()
+
+    monkeypatch.setattr("holdfast.stores.sqlite.time.sleep", wait)
+    assert open_new_file(1, url)
+    assert len(waits) >= 3

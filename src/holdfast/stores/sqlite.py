@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -91,28 +91,31 @@ class SqliteDatabase(Database):
 def _begin(cursor: Any, patience: float) -> None:
     """Wait for the write lock ourselves: SQLite's own handler sleeps longer the longer it has waited, and among busy
     processes one that waits may not get its turn for seconds."""
-    deadline = time.monotonic() + patience
     cursor.execute("PRAGMA busy_timeout = 0")
     try:
-        while not _begun(cursor):
-            if time.monotonic() > deadline:
-                raise StoreUnavailable(
-                    f"the SQLite file stayed locked for {patience:g} s by another process;"
-                    " a transaction is being held open somewhere"
-                )
-            time.sleep(random.uniform(0.0005, 0.004))
+        _when_free(lambda: cursor.execute("BEGIN IMMEDIATE"), patience)
+    except sqlite3.OperationalError as error:
+        raise StoreUnavailable(f"the SQLite file cannot be written: {error}") from error
     finally:
         cursor.execute(f"PRAGMA busy_timeout = {int(min(BUSY_TIMEOUT_SECONDS, patience) * 1000)}")
 
 
-def _begun(cursor: Any) -> bool:
-    try:
-        cursor.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError as error:
-        if _is_busy(error):
-            return False
-        raise StoreUnavailable(f"the SQLite file cannot be written: {error}") from error
-    return True
+def _when_free(act: Callable[[], object], patience: float) -> None:
+    """Try again while somebody else has the file locked."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            act()
+            return
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error):
+                raise
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(
+                f"the SQLite file stayed locked for {patience:g} s by another process;"
+                " a transaction is being held open somewhere"
+            )
+        time.sleep(random.uniform(0.0005, 0.004))
 
 
 def _is_busy(error: sqlite3.OperationalError) -> bool:
@@ -138,7 +141,7 @@ def open_sqlite(
         },
         **options,
     )
-    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "connect", lambda connection, _record: _prepare(connection, patience))
     # The driver is in autocommit and SQLAlchemy issues no BEGIN: our transactions say IMMEDIATE themselves.
     return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock, patience)
 
@@ -158,9 +161,10 @@ def open_sqlite_for_reading(path: Path) -> SqliteDatabase:
     return SqliteDatabase(create_engine(url, creator=connect, poolclass=NullPool), None)
 
 
-def _prepare(connection: Any, _record: Any) -> None:
+def _prepare(connection: Any, patience: float) -> None:
+    # SQLite reads the file before it changes the mode of a new one, and who has read is not let wait for the lock.
+    _when_free(lambda: connection.execute("PRAGMA journal_mode = WAL"), patience)
     for pragma in (
-        "journal_mode = WAL",
         "synchronous = FULL",
         "wal_autocheckpoint = 0",
         "foreign_keys = ON",

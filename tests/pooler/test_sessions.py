@@ -130,7 +130,7 @@ def test_enqueue_in_the_user_s_own_transaction(ways: Ways, store: SqlStore) -> N
 
 def test_a_client_that_gives_up_costs_only_itself(ways: Ways, pgbouncer: PgbouncerEndpoint) -> None:
     """The watchdog shuts the socket of a verb that waits for too long; the others do not notice."""
-    impatient = open_postgres(ways.pooled, timeout_seconds=0.5)
+    impatient = open_postgres(ways.pooled, timeout_seconds=2)
     with pytest.raises(StoreUnavailable), impatient.statement() as transaction:
         transaction.cursor.execute("SELECT pg_sleep(30)")
     with impatient.statement() as transaction:

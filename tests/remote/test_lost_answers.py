@@ -136,7 +136,7 @@ def test_a_claim_is_kept_also_when_the_control_plane_was_gone_at_the_second_try(
     """The second try says that it never left; the first one did."""
     queue, ids = enqueue(served, 2)
     with Vanishing(served.url) as way:
-        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=0.4)
+        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=3)
         way.lose_answer_to(b"/internal/worker/claim")
         with pytest.raises(StoreUnavailable):
             store.claim("ann", 2, [queue])
@@ -149,7 +149,7 @@ def test_a_claim_is_kept_also_when_the_control_plane_was_gone_at_the_second_try(
 def test_a_claim_whose_caller_gave_up_is_recovered(served: Served) -> None:
     queue, ids = enqueue(served, 2)
     with LosingAll(served.url) as way:
-        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=0.4)
+        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=3)
         with pytest.raises(StoreUnavailable):
             store.claim("ann", 2, [queue])
         way.is_mended = True

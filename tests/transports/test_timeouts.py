@@ -93,11 +93,11 @@ def test_a_statement_that_sleeps(postgres_url: str) -> None:
 
 def test_connections_at_rest_are_left_alone(postgres_url: str) -> None:
     """In the pool for longer than the timeout, and used for longer in all, but never at once."""
-    store = open_store(postgres_url, timeout_seconds=0.3)
+    store = open_store(postgres_url, timeout_seconds=2)
     with store.database.statement() as transaction:
         [[backend]] = transaction.rows(Statement("test.pid", lambda _words: "SELECT pg_backend_pid()"))
     for _ in range(4):
-        time.sleep(0.2)
+        time.sleep(0.6)
         with store.database.statement() as transaction:
             [[same]] = transaction.rows(Statement("test.pid", lambda _words: "SELECT pg_backend_pid()"))
         assert same == backend

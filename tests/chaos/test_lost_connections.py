@@ -38,11 +38,13 @@ def toil(number: int, url: str, directory: Path) -> Diary:
         return toiler.worker.diary
 
 
-def wait_for_progress(directory: Path, lines: int) -> None:
-    """Until so many lines have been written by all of the fleet together."""
+def wait_for_progress(crew: Crew, directory: Path, lines: int) -> None:
+    """Until so many lines have been written by all of the fleet together, and each of it has its store open: only what
+    is done with that is asked for again."""
 
     def have_been_written() -> bool:
-        return sum(len(file.read_bytes().splitlines()) for file in directory.iterdir()) >= lines
+        files = list(directory.iterdir())
+        return len(files) == crew.size and sum(len(file.read_bytes().splitlines()) for file in files) >= lines
 
     wait_until(have_been_written, what=f"the fleet has written {lines} lines")
 
@@ -78,7 +80,7 @@ def test_server_that_crashes_keeps_what_it_acknowledged(server: PostgresServer, 
     upgrade(engine)
     engine.dispose()
     with crew.working(toil, url, tmp_path) as fleet:
-        wait_for_progress(tmp_path, 200)
+        wait_for_progress(crew, tmp_path, 200)
         server.restart("immediate")
         diaries = fleet.results()
     assert sum(diary.outages for diary in diaries) > 0
@@ -92,7 +94,7 @@ def test_connections_that_are_cut_again_and_again(postgres_url: str, crew: Crew,
     cuts = 0
     with crew.working(toil, postgres_url, tmp_path) as fleet, connect(postgres_url, autocommit=True) as axe:
         for lines in range(50, 550, 50):
-            wait_for_progress(tmp_path, lines)
+            wait_for_progress(crew, tmp_path, lines)
             [(cut,)] = axe.execute(CUT_ALL).fetchall()
             cuts += cut
         diaries = fleet.results()

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+from holdfast.domain.activity import Activity, Kind, RolledUp
 from holdfast.domain.answers import Beat, Beaten, OperatorAnswer, Reaped, Reason, Settled, Verb
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
-from holdfast.domain.feed import FeedPage, FeedPlace
+from holdfast.domain.feed import AuditFilter, AuditPage, FeedPage, FeedPlace
 from holdfast.domain.job import (
     DEFAULT_HEARTBEAT_SECONDS,
     DEFAULT_LEASE_SECONDS,
@@ -36,6 +37,9 @@ from holdfast.domain.schedule import Declaration, Fired, Schedule, ScheduleFailu
 from holdfast.domain.sources import Cached, Entered, Entry, Leaving, SourceDeclaration
 from holdfast.domain.tokens import AccessRefusal, Attempted, Issued, NewToken, Standing, Token
 from holdfast.domain.views import (
+    Counted,
+    DeadGroups,
+    JobFilter,
     Listed,
     Page,
     QueueSettings,
@@ -225,6 +229,14 @@ class OperatorStore(Protocol):
         after: str | None = None,
     ) -> Page[Listed]: ...
 
+    def search(
+        self, wanted: JobFilter, limit: int = 50, after: str | None = None, newest_first: bool = True
+    ) -> Page[Listed]: ...
+
+    def count_jobs(self, wanted: JobFilter, most: int = 10_000) -> Counted: ...
+
+    def dead_groups(self, queues: Sequence[str] | None = None, most: int = 10_000) -> DeadGroups: ...
+
     def queue_of(self, job_id: str) -> str | None: ...
 
     def queue_settings(self, name: str) -> QueueSettings: ...
@@ -236,6 +248,22 @@ class OperatorStore(Protocol):
     def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]: ...
 
     def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage: ...
+
+    def audit(self, wanted: AuditFilter, before: FeedPlace | None = None, limit: int = 50) -> AuditPage:
+        """The newest first. It looks at so many rows at most, and says how far back it looked."""
+
+
+class ActivityStore(Protocol):
+    """What happened minute by minute: kept by whoever does upkeep, read by whoever draws charts."""
+
+    def roll_up(self, holder: str) -> RolledUp | None:
+        """One pass over the newest part of the audit log; None when it is not this one's turn."""
+
+    def activity(
+        self, kind: Kind, seconds: float, names: Sequence[str] | None = None, step_seconds: float = 60.0
+    ) -> Activity: ...
+
+    def forget_minutes(self, keep_seconds: float, limit: int) -> int: ...
 
 
 class SourceStore(Protocol):
@@ -362,6 +390,7 @@ class Store(
     UpkeepStore,
     ArtifactRecordStore,
     TokenStore,
+    ActivityStore,
     SourceStore,
     CacheStore,
     RecordStore,

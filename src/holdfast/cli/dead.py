@@ -17,7 +17,7 @@ from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain import durations
 from holdfast.domain.answers import Operated, OperatorAnswer
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.views import DeadGroup, Page
+from holdfast.domain.views import DeadCount, Page
 
 if TYPE_CHECKING:
     from holdfast.domain.job import Job
@@ -42,7 +42,7 @@ def list_dead(
     """The failed jobs, counted by task and error code, and the newest of them. Exit code 1 when there is none."""
     session = begin(context, json)
     with opened(session.settings()) as store:
-        groups = store.dead_groups(task=task, queue=queue)
+        groups = store.dead_counts(task=task, queue=queue)
         page = store.dead(task=task, queue=queue, limit=limit, after=after)
     if session.json:
         output.document({"groups": groups, "jobs": page.items, "after": page.after})
@@ -95,7 +95,7 @@ def purge(
     session = begin(context, json)
     age_seconds = None if older_than is None else durations.seconds(older_than, "--older-than")
     with opened(session.settings()) as store:
-        groups = store.dead_groups(task=task, queue=queue, older_than=age_seconds)
+        groups = store.dead_counts(task=task, queue=queue, older_than=age_seconds)
         count = sum(group.count for group in groups)
         purged = 0
         if count and not dry_run:
@@ -130,7 +130,7 @@ def _pages(store: SqlStore, task: str | None, queue: str | None, older_than: flo
 
 
 def _count(store: SqlStore, task: str | None, queue: str | None, older_than: float | None) -> int:
-    return sum(group.count for group in store.dead_groups(task=task, queue=queue, older_than=older_than))
+    return sum(group.count for group in store.dead_counts(task=task, queue=queue, older_than=older_than))
 
 
 def _answer_requeue(session: Session, batches: Iterator[list[OperatorAnswer]]) -> None:
@@ -151,7 +151,7 @@ def _answer_requeue(session: Session, batches: Iterator[list[OperatorAnswer]]) -
         raise typer.Exit(1)
 
 
-def _print(groups: list[DeadGroup], page: Page[Job]) -> None:
+def _print(groups: list[DeadCount], page: Page[Job]) -> None:
     _print_groups(groups)
     output.line("")
     now = datetime.now(UTC)
@@ -161,7 +161,7 @@ def _print(groups: list[DeadGroup], page: Page[Job]) -> None:
         output.remark(f"There are more: --after {page.after}")
 
 
-def _print_groups(groups: list[DeadGroup]) -> None:
+def _print_groups(groups: list[DeadCount]) -> None:
     now = datetime.now(UTC)
     output.table(
         ("task", "code", "count", "newest"), [(g.task, g.code, f"{g.count:,}", age(g.newest_at, now)) for g in groups]

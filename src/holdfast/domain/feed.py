@@ -43,3 +43,25 @@ class FeedPage:
     now: datetime
     items: tuple[Transition, ...]
     more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which transitions are wanted: no events are all of them, None is no condition."""
+
+    events: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    task: str | None = None
+    worker: str | None = None
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """A page of the log, the newest first. What is wanted and was not found lies before `looked_back_to`; with `more`
+    the log goes on there. The next page is that before `next`."""
+
+    items: tuple[Transition, ...]
+    looked_back_to: datetime
+    more: bool
+    next: FeedPlace | None = None

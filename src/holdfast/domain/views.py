@@ -30,6 +30,28 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs are wanted. No states are all of them, no queues (None) are all of them, and so on; an empty list of
+    queues is none. `spec_hash` is a whole one or how one begins, with six characters at least."""
+
+    states: tuple[State, ...] = ()
+    queues: tuple[str, ...] | None = None
+    task: str | None = None
+    source: str | None = None
+    spec_hash: str | None = None
+    worker: str | None = None  # that holds the job's lease
+    error_code: str | None = None  # of its last error
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many there are; with `at_least` nobody counted them all."""
+
+    count: int
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StateCount:
     """How many jobs are in a state; with `at_least` nobody counted them all."""
 
@@ -134,13 +156,35 @@ class WorkerView(WorkerRow):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadGroup:
+class DeadCount:
     """Failed jobs of one task that ended with one error code."""
 
     task: str
     code: str | None
     count: int
     newest_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroup:
+    """Failed jobs of one task that ended with one error code and, but for figures and names in it, one message: that
+    of the newest of them, `example_id`."""
+
+    task: str
+    code: str | None
+    message: str
+    count: int
+    newest_at: datetime | None
+    example_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadGroups:
+    """The largest group first. `looked_at` is how many failed jobs were; with `at_least` there are older ones."""
+
+    groups: tuple[DeadGroup, ...]
+    looked_at: int
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from holdfast.domain.job import (
 from holdfast.domain.lifecycle import State
 from holdfast.domain.retention import Pruned
 from holdfast.domain.views import (
-    DeadGroup,
+    DeadCount,
     Page,
 )
 from holdfast.stores import claimable as claimable_now
@@ -77,10 +77,10 @@ class OperatorPart:
     ) -> list[str]:
         return dead.dead_ids(self.database, task, queue, older_than, limit, after)
 
-    def dead_groups(
+    def dead_counts(
         self, *, task: str | None = None, queue: str | None = None, older_than: float | None = None
-    ) -> list[DeadGroup]:
-        return dead.dead_groups(self.database, task, queue, older_than)
+    ) -> list[DeadCount]:
+        return dead.dead_counts(self.database, task, queue, older_than)
 
     def purge(self, job_ids: Sequence[str], older_than: float = 0.0) -> Pruned:
         """Delete failed jobs; their histories stay, and end in `pruned`."""

@@ -40,7 +40,7 @@ def list_ids(filters: tuple[str, ...]) -> Statement:
 
 
 @cache
-def groups(filters: tuple[str, ...]) -> Statement:
+def counts(filters: tuple[str, ...]) -> Statement:
     """By task and error code, of the newest `most` of them."""
 
     def build(words: Words) -> str:
@@ -51,4 +51,4 @@ def groups(filters: tuple[str, ...]) -> Statement:
               WHERE {_where(words, filters)} ORDER BY j.id DESC LIMIT :most) dead
             GROUP BY task, code ORDER BY count(*) DESC, task, code"""
 
-    return Statement(f"dead.groups.{'.'.join(filters)}", build, replan=True)
+    return Statement(f"dead.counts.{'.'.join(filters)}", build, replan=True)

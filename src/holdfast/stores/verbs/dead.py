@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.domain.job import Job
 from holdfast.domain.names import check_id, check_integer, check_name
-from holdfast.domain.views import DeadGroup, Page
+from holdfast.domain.views import DeadCount, Page
 from holdfast.stores import rows
 from holdfast.stores.database import Database
 from holdfast.stores.statements import dead as sql
@@ -38,11 +38,11 @@ def dead_ids(
         return [row[0] for row in transaction.rows(sql.list_ids(tuple(given)), {**given, "limit": limit})]
 
 
-def dead_groups(database: Database, task: str | None, queue: str | None, older_than: float | None) -> list[DeadGroup]:
+def dead_counts(database: Database, task: str | None, queue: str | None, older_than: float | None) -> list[DeadCount]:
     given = _given(task, queue, None, older_than)
     with database.reading() as transaction:
-        found = transaction.rows(sql.groups(tuple(given)), {**given, "most": COUNTED})
-    return [DeadGroup(name, code, int(count), rows.moment(newest)) for name, code, count, newest in found]
+        found = transaction.rows(sql.counts(tuple(given)), {**given, "most": COUNTED})
+    return [DeadCount(name, code, int(count), rows.moment(newest)) for name, code, count, newest in found]
 
 
 def _given(task: str | None, queue: str | None, after: str | None, older_than: float | None) -> dict[str, Any]:

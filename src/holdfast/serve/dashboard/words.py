@@ -66,6 +66,14 @@ def moment(value: datetime | None, nothing: str = NOTHING) -> Markup:
     )
 
 
+def since(value: datetime | None) -> Markup:
+    """How long ago, without the word: 3 min."""
+    if value is None:
+        return Markup(NOTHING)
+    at = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup('<time datetime="{0}" data-span title="{0}">{0}</time>').format(at)
+
+
 def clock(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%H:%M:%S")
 
@@ -100,6 +108,7 @@ FILTERS = {
     "kilobytes": kilobytes,
     "percent": percent,
     "moment": moment,
+    "since": since,
     "clock": clock,
     "seen": seen,
     "shortened": shortened,

@@ -78,6 +78,7 @@ def serve_settings(
         upkeep_seconds=settings.upkeep_seconds,
         stop_seconds=settings.grace_seconds,
         duties=duties,
+        metrics=settings.metrics,
         limits=Limits(
             requests_per_second=settings.rate_per_second, burst=max(1, math.ceil(2 * settings.rate_per_second))
         ),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.beside import Beside
     from holdfast.domain.events import Events
+    from holdfast.observe.board import Board
     from holdfast.serve.options import ServeSettings
     from holdfast.worker.options import WorkerOptions
     from holdfast.worker.start import Worker
@@ -201,7 +202,10 @@ def run(
 ) -> None:
     if sys.platform == "win32":
         raise ConfigurationError("A worker needs Linux or macOS; on Windows Holdfast can enqueue and read.")
+    from importlib.metadata import version
+
     from holdfast.domain.events import Events
+    from holdfast.observe.board import Board
     from holdfast.observe.logs import LogSubscriber
     from holdfast.observe.metrics import MetricsSubscriber
     from holdfast.worker.start import Worker
@@ -211,17 +215,16 @@ def run(
     logger = make_logger(session, shown.log_format, shown.log_level)
     events = Events(LogSubscriber(logger))
     the_worker = Worker(options, events, lambda line: logger.info(line))
-    beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info)
+    board = Board(version("holdfast"))
+    events.subscribe(MetricsSubscriber(board.registry))
+    board.pools.add("worker", the_worker.pools())
+    beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info, board)
     server = None
     if shown.health is not None:
-        from prometheus_client import CollectorRegistry
-
         from holdfast.observe.health import HealthServer
 
-        registry = CollectorRegistry()
-        events.subscribe(MetricsSubscriber(registry))
         host, port = _address(shown.health)
-        server = HealthServer(host, port, registry, the_worker.health)
+        server = HealthServer(host, port, board.registry, the_worker.health)
     try:
         code = the_worker.run()
     finally:
@@ -233,7 +236,12 @@ def run(
 
 
 def _beside(
-    settings: Settings, served: Served, the_worker: Worker, events: Events, told: Callable[[str], None]
+    settings: Settings,
+    served: Served,
+    the_worker: Worker,
+    events: Events,
+    told: Callable[[str], None],
+    board: Board,
 ) -> Beside:
     from holdfast.cli.beside import Beside, take_port
     from holdfast.cli.serve import HOST, serve_settings
@@ -244,7 +252,7 @@ def _beside(
         # The worker does the periodic duties.
         return serve_settings(settings, the_worker.database_url, HOST, 0, duties=False)
 
-    beside = Beside(listener, chosen, events, told)
+    beside = Beside(listener, chosen, events, told, board)
     events.subscribe(beside)
     return beside
 

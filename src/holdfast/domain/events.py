@@ -28,8 +28,12 @@ class RunMoved:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
+    """One claim: how many jobs, how long the store took, and for each job whose wait is known its queue and the seconds
+    it had been due."""
+
     count: int
     seconds: float
+    waits: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

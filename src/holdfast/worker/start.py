@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +23,7 @@ from holdfast.periodic.retrying import Retrying
 from holdfast.periodic.upkeep import Upkeep
 from holdfast.ports import Store
 from holdfast.settings import mask_url
+from holdfast.stores.pool_use import pool_use
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.cache import open_cache
@@ -113,6 +115,16 @@ class Worker:
         }
         # A store that is away is no reason to restart a worker: it comes back by itself.
         return Health(supervisor.seconds_since_step() < UNWELL_SECONDS, ready, detail)
+
+    def pools(self) -> dict[str, Callable[[], tuple[int, int] | None]]:
+        """How full each of its ways to the store is, for whoever looks."""
+        ways = {
+            "control": self._control,
+            "claims": self._claims,
+            "asks": self._asks,
+            "upkeep": self._upkeep_store,
+        }
+        return {name: partial(_pool_use, way) for name, way in ways.items()}
 
     @property
     def database_url(self) -> str:
@@ -262,6 +274,10 @@ class Worker:
         queues = "all queues" if self.options.queues is None else f"queues {', '.join(self.options.queues)}"
         tasks = _number(sum(1 for name in pool.tasks if name != DELIVERY_TASK), "task")
         return f"{tasks}, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
+
+
+def _pool_use(way: LazyStore) -> tuple[int, int] | None:
+    return pool_use(way.opened)
 
 
 def _counted(kind: Kind, processes: int, slots: int) -> str:

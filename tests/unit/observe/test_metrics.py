@@ -15,7 +15,7 @@ from holdfast.domain.events import (
     WorkerMoved,
 )
 from holdfast.domain.worker_states import RunState, WorkerState
-from holdfast.observe import metrics
+from holdfast.observe import series
 from holdfast.observe.metrics import MetricsSubscriber
 from tests.unit.observe.samples import EVERY_KIND, lease_gone, run_ended, run_moved, runner_ended
 
@@ -109,7 +109,7 @@ def test_the_wake_up_channel_has_one_status(board: Board) -> None:
 
 
 def test_labels_that_run_wild_end_up_in_one_series(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_CHILDREN", 3)
+    monkeypatch.setattr(series, "MOST_CHILDREN", 3)
     board.see(*(StoreFailed(f"verb-{number}", "") for number in range(10)))
     assert board.states("store_failures_total") == {"verb-0": 1, "verb-1": 1, "verb-2": 1, "other": 7}
 

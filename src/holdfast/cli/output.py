@@ -123,6 +123,11 @@ def safe(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
+def one_line(text: str) -> str:
+    """The same for what must not begin a new line either."""
+    return " ".join(safe(text).split())
+
+
 def _cell(value: object) -> str:
     return "" if value is None else safe(str(value))
 

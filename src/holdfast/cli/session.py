@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -94,6 +95,11 @@ def opened_database(settings: Settings, *, create: bool, named: bool = True) -> 
             yield database
         finally:
             database.close()
+
+
+def store_time(store: SqlStore) -> datetime:
+    """By the store's own clock, where its times come from."""
+    return store.feed(None).now
 
 
 def name_store(url: str, named: bool) -> None:

@@ -96,6 +96,10 @@ class QueryPart:
     ) -> Page[Listed]:
         return listing.listed(self.database, states, queues, task, limit, after)
 
+    def running(self, limit: int = 50) -> list[Listed]:
+        """What runs right now, the longest first."""
+        return listing.running(self.database, limit)
+
     def queue_of(self, job_id: str) -> str | None:
         """None when there is no such job."""
         return listing.queue_of(self.database, job_id)

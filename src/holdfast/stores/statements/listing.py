@@ -36,10 +36,16 @@ def _column(words: Words, name: str) -> str:
     return f"CASE WHEN {_fits(words, name)} THEN j.{name} END" if name in LARGE else f"j.{name}"
 
 
+def _listed(words: Words) -> str:
+    """Behind the columns of a job stands, for each of `LARGE`, whether it is there."""
+    columns = ", ".join(_column(words, name) for name in JOB_COLUMNS)
+    whole = ", ".join(_fits(words, name) for name in LARGE)
+    return f"SELECT {columns}, {whole} FROM holdfast_jobs j"
+
+
 @cache
 def list_jobs(filters: tuple[str, ...]) -> Statement:
-    """Newest first, continued before the id `after`. Behind the columns of a job stands, for each of `LARGE`, whether
-    it is there."""
+    """Newest first, continued before the id `after`."""
 
     def build(words: Words) -> str:
         known = {
@@ -49,11 +55,14 @@ def list_jobs(filters: tuple[str, ...]) -> Statement:
             "after": f"j.id < {_id(words, 'after')}",
         }
         where = " AND ".join(known[name] for name in filters) or "true"
-        columns = ", ".join(_column(words, name) for name in JOB_COLUMNS)
-        whole = ", ".join(_fits(words, name) for name in LARGE)
-        return f"SELECT {columns}, {whole} FROM holdfast_jobs j WHERE {where} ORDER BY j.id DESC LIMIT :limit"
+        return f"{_listed(words)} WHERE {where} ORDER BY j.id DESC LIMIT :limit"
 
     return Statement(f"listing.jobs.{'.'.join(filters)}", build)
+
+
+def _running(words: Words) -> str:
+    """The longest first. Running jobs are as many as the fleet has slots, and have an index of their own."""
+    return f"{_listed(words)} WHERE j.state = 'running' ORDER BY j.claimed_at, j.id LIMIT :limit"
 
 
 def _queue_of(words: Words) -> str:
@@ -102,6 +111,7 @@ def counts(states: tuple[State, ...], limited: bool) -> Statement:
 
 
 INDEXED: tuple[tuple[State, ...], ...] = (CLAIMABLE, (State.RUNNING,), TERMINAL)
+RUNNING = Statement("listing.running", _running, replan=True)
 QUEUE_OF = Statement("listing.queue_of", _queue_of)
 QUEUE_SETTINGS = Statement("listing.queue_settings", _queue_settings)
 REFUSALS = Statement("listing.refusals", _refusals)

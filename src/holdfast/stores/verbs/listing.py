@@ -45,6 +45,12 @@ def listed(
     return Page(items, items[-1].job.id if len(found) > limit else None)
 
 
+def running(database: Database, limit: int) -> list[Listed]:
+    wanted = {"limit": check_integer(limit, "limit", 1, MAX_PAGE), "most": MOST_INLINE_BYTES}
+    with database.reading() as transaction:
+        return [_listed(row, database.dialect) for row in transaction.rows(sql.RUNNING, wanted)]
+
+
 def _listed(row: Row, dialect: str) -> Listed:
     columns, whole = row[: len(JOB_COLUMNS)], row[len(JOB_COLUMNS) :]
     omitted = tuple(name for name, fits in zip(sql.LARGE, whole, strict=True) if not fits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -121,6 +122,12 @@ class NewJob:
             return self.unique_key
         return self.spec_hash if self.unique else None
 
+    def with_traceparent(self, traceparent: str) -> NewJob:
+        """This job as a part of that trace. All the rest was checked when it was made, and is not looked at again."""
+        traced = copy(self)
+        _set(traced, "traceparent", traceparent)
+        return traced
+
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> NewJob:
         """From loose options, as the command line and HTTP hand them in: unknown ones are named."""
@@ -210,6 +217,7 @@ class Claimed:
     traceparent: str | None
     lease_token: str = field(repr=False)
     message_id: str | None = None  # of the message that named it, if one did
+    due_for_seconds: float | None = None  # it had been due for so long when it was claimed, by the store's clock
 
     @property
     def attempt_id(self) -> str:

@@ -89,4 +89,10 @@ def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
         lease_seconds=float(row[12]),
         traceparent=row[13],
         lease_token=token,
+        due_for_seconds=_seconds_between(row[16], row[14]),
     )
+
+
+def _seconds_between(due: Any, claimed: Any) -> float | None:
+    start, end = some_moment(due), some_moment(claimed)
+    return None if start is None or end is None else max(0.0, (end - start).total_seconds())

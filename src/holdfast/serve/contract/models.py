@@ -73,6 +73,7 @@ class ClaimedJob(Body):
     crashes: int
     max_attempts: int
     max_crashes: int
+    due_for_seconds: float | None = Field(None, description="How long it had been due when it was claimed.")
 
 
 class ClaimAnswer(Body):
@@ -98,6 +99,7 @@ class ClaimAnswer(Body):
     crashes: int | None
     max_attempts: int | None
     max_crashes: int | None
+    due_for_seconds: float | None
     jobs: list[ClaimedJob] | None = None
     waited_ms: int = Field(description="How long the request waited before the claim that answered it began.")
     again_in_seconds: float | None = Field(

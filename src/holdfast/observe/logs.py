@@ -78,8 +78,9 @@ class LogSubscriber:
         if type(event) in self._skipped:
             return
         level, text, fields = sentence(event)
-        if self.trace_of is not None and "attempt" in fields and (found := self.trace_of(fields["job_id"], fields["attempt"])):
-            fields["trace_id"] = found
+        if self.trace_of is not None and "attempt" in fields:
+            trace_id = self.trace_of(fields["job_id"], fields["attempt"])
+            fields |= {} if trace_id is None else {"trace_id": trace_id}
         try:
             getattr(self._logger, level)(text, **fields)
         except (OSError, ValueError):

@@ -207,7 +207,7 @@ class _EnqueueSpan(Enqueueing):
         self._tracer = tracer
         self._parent = parent
         self._leave: Callable[[], None] = lambda: None
-        self._span = trace.INVALID_SPAN
+        self._span: Span = trace.INVALID_SPAN
 
     def __enter__(self) -> Self:
         self._begin()

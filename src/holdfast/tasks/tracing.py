@@ -38,7 +38,7 @@ class Enqueueing:
     ) -> None:
         return
 
-    def answered(self, answers: Sequence[Enqueued]) -> None:
+    def answered(self, answers: Sequence[Enqueued]) -> None:  # noqa: ARG002
         return
 
 

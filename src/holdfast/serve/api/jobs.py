@@ -21,7 +21,8 @@ from holdfast.serve.api.job_views import (
     ListedView,
     OperatedView,
 )
-from holdfast.serve.api.parameters import AskingRoute, TraceparentHeader
+from holdfast.serve.api.parameters import AskingRoute
+from holdfast.serve.api.tracing import TraceparentHeader
 from holdfast.serve.api.values import JobIdPath, answer
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems

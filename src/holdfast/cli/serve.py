@@ -42,16 +42,22 @@ def serve(
     from holdfast.domain.events import Events
     from holdfast.observe.logs import LogSubscriber
     from holdfast.serve.running import ControlPlane
+    from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
 
     session = begin(context, json)
     settings = session.settings()
     chosen = serve_settings(settings, settings.database_url, host, port)
     logger = make_logger(session, log_format, log_level)
     may_bind(chosen)
+    set_up("holdfast-serve", logger.warning)
     control = ControlPlane(chosen, Events(LogSubscriber(logger)))
     logger.info(f"listening on {control.url}", url=control.url, store=mask_url(chosen.database_url))
     threading.Thread(target=say_welcome, args=(chosen, control.url, control.refuse, output.remark), daemon=True).start()
-    raise typer.Exit(control.run())
+    try:
+        code = control.run()
+    finally:
+        flush(FLUSH_SECONDS)
+    raise typer.Exit(code)
 
 
 def serve_settings(

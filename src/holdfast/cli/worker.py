@@ -208,16 +208,21 @@ def run(
     from holdfast.observe.board import Board
     from holdfast.observe.logs import LogSubscriber
     from holdfast.observe.metrics import MetricsSubscriber
+    from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
     from holdfast.worker.start import Worker
 
     settings = session.settings() if given.over is None else given.over.settings(session)
     options = _options(settings, session, given, drain=drain, fail_fast=fail_fast, reload=reload)
     logger = make_logger(session, shown.log_format, shown.log_level)
-    events = Events(LogSubscriber(logger))
+    log = LogSubscriber(logger)
+    events = Events(log)
+    set_up("holdfast-worker" if shown.served is None else "holdfast-up", logger.warning)
     the_worker = Worker(options, events, lambda line: logger.info(line))
     board = Board(version("holdfast"))
     events.subscribe(MetricsSubscriber(board.registry))
     board.pools.add("worker", the_worker.pools())
+    if the_worker.is_traced:
+        log.trace_of = the_worker.trace_id
     beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info, board)
     server = None
     if shown.health is not None:
@@ -232,6 +237,7 @@ def run(
             beside.close()
         if server is not None:
             server.close()
+        flush(FLUSH_SECONDS)
     raise typer.Exit(code)
 
 

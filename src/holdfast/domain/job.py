@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -120,6 +121,12 @@ class NewJob:
         if self.unique_key is not None:
             return self.unique_key
         return self.spec_hash if self.unique else None
+
+    def with_traceparent(self, traceparent: str) -> NewJob:
+        """This job as a part of that trace. All the rest was checked when it was made, and is not looked at again."""
+        traced = copy(self)
+        _set(traced, "traceparent", traceparent)
+        return traced
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> NewJob:

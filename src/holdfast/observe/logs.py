@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Literal, TextIO, cast
 
 import structlog
@@ -70,11 +71,16 @@ class LogSubscriber:
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
         self._skipped = frozenset() if logger.is_enabled_for(10) else ALWAYS_DEBUG
+        # Of a job and its attempt, where traces are on: lines about it say which trace it is in.
+        self.trace_of: Callable[[str, int], str | None] | None = None
 
     def __call__(self, event: Event) -> None:
         if type(event) in self._skipped:
             return
         level, text, fields = sentence(event)
+        if self.trace_of is not None and "attempt" in fields:
+            trace_id = self.trace_of(fields["job_id"], fields["attempt"])
+            fields |= {} if trace_id is None else {"trace_id": trace_id}
         try:
             getattr(self._logger, level)(text, **fields)
         except (OSError, ValueError):

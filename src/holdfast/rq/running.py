@@ -13,9 +13,12 @@ from holdfast.observe.sentences import sentence
 from holdfast.rq.leaving import left, logger, remember_unknown_task
 from holdfast.rq.signals import borrowed_signals
 from holdfast.settings import Settings, read_settings
+from holdfast.tasks.tracing import flush, set_up
 from holdfast.worker.identity import worker_id
 from holdfast.worker.one_job import OneJob
 from holdfast.worker.options import WorkerOptions
+
+FLUSH_SECONDS = 1.0
 
 
 def run_one(job_id: str) -> dict[str, Any]:
@@ -23,12 +26,15 @@ def run_one(job_id: str) -> dict[str, Any]:
         job_id = check_id(job_id, "job_id")
     except InvalidInput as error:
         return left(str(job_id), str(error))
+    set_up("holdfast-rq", logger.warning)
     worker = OneJob(_options(read_settings()), Events(_log), job_id=job_id)
     try:
         with borrowed_signals():
             worker.run()
     except StoreUnavailable as error:
         return left(job_id, f"the store is away ({error})")
+    finally:
+        flush(FLUSH_SECONDS)  # RQ ends this process without another word
     if worker.errand.unknown is not None:
         remember_unknown_task(job_id, worker.errand.unknown.seq, worker.errand.unknown.task)
     if worker.ended is None:

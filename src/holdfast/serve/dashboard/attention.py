@@ -34,7 +34,9 @@ def attention(fleet: Fleet, tasks: dict[str, Step]) -> list[Item]:
 
 def _nobody_works(fleet: Fleet) -> Iterator[Item]:
     if fleet.ready and not any(fleet.alive(worker) for worker in fleet.workers):
-        yield Item("bad", "No worker is alive", f"{fleet.ready:,} jobs are due", "/workers", "holdfast worker MODULE:APP")
+        yield Item(
+            "bad", "No worker is alive", f"{fleet.ready:,} jobs are due", "/workers", "holdfast worker MODULE:APP"
+        )
 
 
 def _stuck(fleet: Fleet) -> Iterator[Item]:
@@ -69,7 +71,9 @@ def _queues(fleet: Fleet) -> Iterator[Item]:
     for queue in fleet.queues:
         if queue.paused_at is not None:
             since = spoken((fleet.now - queue.paused_at).total_seconds())
-            yield Item("warn", f"Queue {queue.name} is paused", f"since {since}; {queue.ready:,} jobs are due", "/queues")
+            yield Item(
+                "warn", f"Queue {queue.name} is paused", f"since {since}; {queue.ready:,} jobs are due", "/queues"
+            )
 
 
 def _gone(fleet: Fleet) -> Iterator[Item]:

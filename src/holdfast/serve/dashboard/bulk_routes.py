@@ -25,7 +25,9 @@ async def begin(request: Request, plane: PlaneDep, visitor: WriterDep, verb: str
         raise InvalidInput("verb", f"must be one of {', '.join(VERBS)}")
     chosen = [job_id for job_id in (await one_of(request, "ids")).split(",") if job_id]
     if len(chosen) > MOST_CHOSEN:
-        raise InvalidInput("ids", f"at most {MOST_CHOSEN:,} can be chosen by hand; use the filters and take all of them")
+        raise InvalidInput(
+            "ids", f"at most {MOST_CHOSEN:,} can be chosen by hand; use the filters and take all of them"
+        )
     everything = await one_of(request, "all") == "yes"
     if not chosen and not everything:
         raise InvalidInput("ids", "choose some jobs first")

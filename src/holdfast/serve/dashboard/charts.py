@@ -105,7 +105,10 @@ def _step(seconds: int) -> float:
 def _drawn(steps: tuple[Step, ...], step_seconds: float) -> JSONResponse:
     minutes = step_seconds / 60
     charts = {
-        name: {"unit": unit, "series": [{**about, "values": [value(step, minutes) for step in steps]} for about, value in series]}
+        name: {
+            "unit": unit,
+            "series": [{**about, "values": [value(step, minutes) for step in steps]} for about, value in series],
+        }
         for name, (unit, series) in CHARTS.items()
     }
     return JSONResponse({"at": [step.at.timestamp() for step in steps], "charts": charts}, headers=HEADERS)

@@ -60,7 +60,9 @@ class Shown:
 async def job(request: Request, plane: PlaneDep, visitor: VisitorDep, job_id: str) -> Response:
     shown = await plane.reads.call(lambda store: _read(store, visitor.identity, job_id))
     lines = [] if shown.job is None else await plane.reads.call(lambda store: store.last_logs(shown.id, MOST_LINES))
-    return page(request, "job", visitor, part="job_now.html", shown=shown, lines=lines, **_follow(lines, shown.is_active))
+    return page(
+        request, "job", visitor, part="job_now.html", shown=shown, lines=lines, **_follow(lines, shown.is_active)
+    )
 
 
 @router.get("/jobs/{job_id}/log")
@@ -139,9 +141,7 @@ def _found(store: Store, job_id: str) -> Job | None:
 
 def _replays(store: Store, identity: Identity, original: Job) -> list[dict[str, Any]]:
     found = [replay for replay in store.replays(original.id) if identity.may_use(replay.queue)]
-    return [
-        {"job": replay, "said": _compared(store, original, replay)} for replay in reversed(found[-MOST_REPLAYS:])
-    ]
+    return [{"job": replay, "said": _compared(store, original, replay)} for replay in reversed(found[-MOST_REPLAYS:])]
 
 
 def _compared(store: Store, original: Job, replay: Job) -> str:

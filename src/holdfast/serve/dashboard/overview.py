@@ -96,7 +96,12 @@ def _tiles(fleet: Fleet, steps: tuple[Step, ...]) -> list[Tile]:
             "failed",
         ),
         Tile(
-            "Waiting", number(fleet.ready), f"p95 {duration(waited)}", "/queues", _column(steps, lambda step: step.ready), "pending"
+            "Waiting",
+            number(fleet.ready),
+            f"p95 {duration(waited)}",
+            "/queues",
+            _column(steps, lambda step: step.ready),
+            "pending",
         ),
         Tile("Oldest waiting", since(fleet.oldest_ready_at), "since it was due", "/jobs?state=pending&state=retryable"),
         Tile(

@@ -51,7 +51,9 @@ def kilobytes(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    return NOTHING if share is None else f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
+    return (
+        NOTHING if share is None else f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
+    )
 
 
 def moment(value: datetime | None, nothing: str = NOTHING) -> Markup:

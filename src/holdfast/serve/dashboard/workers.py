@@ -69,4 +69,6 @@ def _card(fleet: Fleet, worker: WorkerView, jobs: list[Job], visitor: Visitor) -
     if queues is not None:
         queues = tuple(queue for queue in queues if visitor.identity.may_use(queue))
     more = max(0, len(jobs) - MOST_ON_A_CARD)
-    return Card(worker, standing_of(fleet, worker), worker.processes * worker.slots, queues, jobs[:MOST_ON_A_CARD], more)
+    return Card(
+        worker, standing_of(fleet, worker), worker.processes * worker.slots, queues, jobs[:MOST_ON_A_CARD], more
+    )

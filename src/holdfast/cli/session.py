@@ -31,11 +31,13 @@ class Session:
 
     def settings(self, **flags: str | None) -> Settings:
         settings = read_settings({"database_url": self.database, **flags})
-        if re.fullmatch(r"sqlite[^:]*:///?(:memory:.*)?", settings.database_url):
-            raise ConfigurationError(
-                "A database in memory ends with this command: name a file, sqlite:///path/to/file.db."
-            )
+        check_lasting(settings.database_url)
         return settings
+
+
+def check_lasting(url: str) -> None:
+    if re.fullmatch(r"sqlite[^:]*:///?(:memory:.*)?", url):
+        raise ConfigurationError("A database in memory ends with this command: name a file, sqlite:///path/to/file.db.")
 
 
 def begin(context: typer.Context, json: bool) -> Session:

@@ -32,6 +32,7 @@ SHARE = 10  # times as long as it took, before the next
 QUICK_SECONDS = 0.05  # that anybody waits for the next look, rather than be shown the last one
 OLDEST_SECONDS = 300.0  # what is older says nothing about now
 HANGING_SECONDS = 10.0
+RENEWED_SECONDS = 1.0
 STUCK_GROUPS = 200
 
 
@@ -108,6 +109,13 @@ class Gauges:
         if self._last is None:
             raise StoreUnavailable("the control plane stops, and the store has not answered")
         return self._last
+
+    async def renew(self) -> None:
+        """Wait for a look that began after this was asked: something was changed, and whoever did it is to see that."""
+        for _ in range(2 if self._is_looking else 1):
+            self.begin()
+            assert self._looking is not None
+            await asyncio.wait((self._looking,), timeout=RENEWED_SECONDS)
 
     def begin(self) -> None:
         """Look now, and wait for nothing; unless somebody looks already."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from holdfast.domain.activity import COUNTS, DEPTHS, Kind, Step, merged
 from holdfast.ports import Store
@@ -35,22 +36,13 @@ def together(steps: Iterable[Step]) -> Step:
     known = list(steps)
     first, rest = known[0], known[1:]
     for step in rest:
-        counts = {name: getattr(first, name) + getattr(step, name) for name in COUNTS}
-        depths = {name: _sum(getattr(first, name), getattr(step, name)) for name in DEPTHS if name != "oldest_seconds"}
-        oldest = [value for value in (first.oldest_seconds, step.oldest_seconds) if value is not None]
-        first = replace(
-            first,
-            **counts,
-            **depths,
-            oldest_seconds=max(oldest, default=None),
-            wait=first.wait + step.wait,
-            run=first.run + step.run,
-        )
+        added: dict[str, Any] = {name: getattr(first, name) + getattr(step, name) for name in COUNTS}
+        for name in DEPTHS:
+            known_depths = [value for value in (getattr(first, name), getattr(step, name)) if value is not None]
+            both = max if name == "oldest_seconds" else sum
+            added[name] = both(known_depths) if known_depths else None
+        first = replace(first, **added, wait=first.wait + step.wait, run=first.run + step.run)
     return first
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return one if other is None else other if one is None else one + other
 
 
 def ended(step: Step) -> int:

@@ -100,7 +100,8 @@ def _bar(segment: Segment, y: int, now: datetime) -> Bar:
     took = ((segment.end or now) - segment.begin).total_seconds()
     kind = "running" if segment.running else segment.outcome or "unknown"
     width = max(segment.stop - segment.start, NARROWEST)
-    told = f"attempt {segment.attempt} on {segment.worker}: {word(kind)} after {duration(took)}, from {clock(segment.begin)}"
+    when = f"{word(kind)} after {duration(took)}, from {clock(segment.begin)}"
+    told = f"attempt {segment.attempt} on {segment.worker}: {when}"
     text = f"#{segment.attempt} · {duration(took)}" if width > ROOM_FOR_TEXT else ""
     return Bar(_percent(min(segment.start, 1 - width)), _percent(width), y + BAR_Y, kind, text, shortened(told, 200))
 

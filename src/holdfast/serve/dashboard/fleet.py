@@ -1,4 +1,4 @@
-"""The fleet as a visitor may see it: one look for the whole server (`serve/gauges.py`), less what is not the visitor's."""
+"""The fleet as a visitor may see it: one look for the whole server (`serve/gauges.py`), less what is not theirs."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ async def fleet_for(plane: Plane, visitor: Visitor) -> Fleet:
     found = await plane.gauges.now()
     queues = visitor.identity.queues
     if queues is None:
-        states = found.states
-    else:
-        states = tuple(await plane.reads.call(lambda store: store.state_counts(queues)))
-    return _seen(found, visitor, states)
+        return _seen(found, visitor, found.states)
+    return _seen(found, visitor, tuple(await plane.reads.call(lambda store: store.state_counts(queues))))
 
 
 def _seen(found: FleetNow, visitor: Visitor, states: tuple[StateCount, ...]) -> Fleet:

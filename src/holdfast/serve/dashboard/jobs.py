@@ -11,8 +11,8 @@ from holdfast.domain.views import Counted, Listed, Page
 from holdfast.ports import Store
 from holdfast.serve.api.access import may_use_task
 from holdfast.serve.dashboard.bulk import VERBS
-from holdfast.serve.dashboard.fleet import fleet_for
 from holdfast.serve.dashboard.finding import Wanted, guessed, job_id_in, wanted
+from holdfast.serve.dashboard.fleet import fleet_for
 from holdfast.serve.dashboard.rendering import HEADERS, page
 from holdfast.serve.dashboard.routes import PageRoute
 from holdfast.serve.dashboard.session import Visitor, VisitorDep

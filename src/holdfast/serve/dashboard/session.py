@@ -1,9 +1,10 @@
 """Who looks at the dashboard.
 
 Signing in puts the token itself into a cookie that no script can read and no form of another site can send (HttpOnly,
-SameSite=Lax: a link in a chat still finds its reader signed in). So there is nothing to store and nothing to forge, every control plane of a fleet knows the
-visitor, and a token that is revoked or rotated is signed out at once. The cookie is worth nothing to the API, which
-reads only the Authorization header; the pages, on the other hand, read only the cookie.
+SameSite=Lax: a link in a chat still finds its reader signed in). So there is nothing to store and nothing to forge,
+every control plane of a fleet knows the visitor, and a token that is revoked or rotated is signed out at once. The
+cookie is worth nothing to the API, which reads only the Authorization header; the pages, on the other hand, read only
+the cookie.
 
 Whatever changes something is a POST that shows it comes from one of our pages: by the `Sec-Fetch-Site` or `Origin` that
 the browser sends, and by a word made from the token that only our pages know.

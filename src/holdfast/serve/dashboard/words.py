@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from holdfast.domain.durations import spoken
 
-NOTHING = "–"
+NOTHING = "\u2013"
 LONGEST_JSON = 200_000
 # They change what stands around them on the screen; a name has no use for them.
 _UNSEEN = {code: f"\\u{code:04x}" for code in (0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}

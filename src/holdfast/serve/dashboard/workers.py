@@ -37,7 +37,7 @@ class Card:
     @property
     def memory(self) -> Any:
         """In KB, of the worker and all of its processes."""
-        return self.worker.detail.get("memory_kb") if isinstance(self.worker.detail, dict) else None
+        return self.worker.detail.get("memory_kb")
 
 
 @router.get("/workers")

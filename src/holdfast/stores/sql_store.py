@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.stores.database import Database
+from holdfast.stores.parts.activity import ActivityPart
 from holdfast.stores.parts.caching import CachePart
 from holdfast.stores.parts.clients import ClientPart
 from holdfast.stores.parts.operators import OperatorPart
@@ -36,6 +37,7 @@ class SqlStore(
     SchedulePart,
     QueryPart,
     TokenPart,
+    ActivityPart,
     SourcePart,
     RecordPart,
     CachePart,

@@ -34,6 +34,18 @@ INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("holdfast_events_at", "holdfast_events", "USING brin (at) WITH (pages_per_range = 16, autosummarize = on)"),
     ),
     "0005": (("holdfast_jobs_replays", "holdfast_jobs", "(replay_of) WHERE replay_of IS NOT NULL"),),
+    "0007": (
+        (
+            "holdfast_jobs_task_ended",
+            "holdfast_jobs",
+            "(task, id) WHERE state IN ('succeeded', 'failed', 'cancelled')",
+        ),
+        (
+            "holdfast_jobs_source_ended",
+            "holdfast_jobs",
+            "(source, id) WHERE source IS NOT NULL AND state IN ('succeeded', 'failed', 'cancelled')",
+        ),
+    ),
 }
 
 _BROKEN = """

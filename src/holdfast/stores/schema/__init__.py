@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.stores.schema.access import access_refusals, claim_requests, tokens
+from holdfast.stores.schema.activity import minutes
 from holdfast.stores.schema.audit import PRUNED_QUEUE_POSTGRES, PRUNED_QUEUE_SQLITE, events, refusals, retired
 from holdfast.stores.schema.base import in_states, metadata
 from holdfast.stores.schema.fleet import tasks, workers
@@ -31,6 +32,7 @@ __all__ = [
     "logs",
     "meta",
     "metadata",
+    "minutes",
     "queues",
     "records",
     "refusals",

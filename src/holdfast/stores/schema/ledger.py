@@ -138,3 +138,6 @@ _partial_index("dead", "state = 'failed'", jobs.c.id)
 _partial_index("replays", "replay_of IS NOT NULL", jobs.c.replay_of)
 # Retention walks it group by group, oldest first; what a task usually takes is read from its young end.
 _partial_index("finished", in_states(TERMINAL), jobs.c.queue, jobs.c.state, jobs.c.finished_at)
+# What has ended, by task and by source, for whoever looks for a few among millions: one entry each in a job's life.
+_partial_index("task_ended", in_states(TERMINAL), jobs.c.task, jobs.c.id)
+_partial_index("source_ended", f"source IS NOT NULL AND {in_states(TERMINAL)}", jobs.c.source, jobs.c.id)

@@ -6,7 +6,7 @@ from sqlalchemy import CheckConstraint, Column, Float, PrimaryKeyConstraint, Tab
 
 from holdfast.domain.lifecycle import TERMINAL
 from holdfast.stores.schema.base import in_states, metadata
-from holdfast.stores.types import Time, store_now
+from holdfast.stores.types import Json, Time, store_now
 
 # How long finished jobs, and the histories of pruned ones, are kept; a queue's own row wins over that of '*'.
 retention = Table(
@@ -32,6 +32,7 @@ duties = Table(
     Column("holder", Text),
     # The end of the last outage that this duty noticed: nothing is reaped before one lease of its own after that.
     Column("outage_ended_at", Time),
+    Column("detail", Json),  # what the duty wants to remember: how far it came, what it cost
 )
 
 meta = Table(

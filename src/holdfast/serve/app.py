@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from holdfast.serve import guard, health, metrics, openapi, problems
 from holdfast.serve.api.router import router as api
 from holdfast.serve.contract.router import router as contract
+from holdfast.serve.dashboard.router import router as dashboard
 from holdfast.serve.plane import Plane
 from holdfast.serve.request_metrics import RequestMetrics
 
@@ -41,6 +42,6 @@ def create_app(plane: Plane) -> FastAPI:
     minutes = guard.install(app, plane)
     app.add_middleware(RequestMetrics, board=plane.board)  # the last one added is the outermost
     problems.install(app)
-    for router in (health.router, metrics.router, openapi.router, contract, api):
+    for router in (health.router, metrics.router, openapi.router, contract, api, dashboard):
         app.include_router(router)
     return app

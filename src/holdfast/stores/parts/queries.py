@@ -82,6 +82,9 @@ class QueryPart:
         """In the order they were said; `after` is the attempt and number of the last line already read."""
         return log_lines.logs(self.database, job_id, attempt, after, limit)
 
+    def last_logs(self, job_id: str, limit: int = 300) -> list[LogLine]:
+        return log_lines.last_logs(self.database, job_id, limit)
+
     def count_logs(self, job_id: str) -> int:
         return log_lines.count_logs(self.database, job_id)
 

@@ -7,9 +7,14 @@
   let askedAt = 0;
 
   function said(value, unit) {
-    if (value === null || value === undefined) return "–";
+    if (value === null || value === undefined) return "";
     if (unit === "s") return value >= 60 ? `${(value / 60).toFixed(1)} min` : value >= 1 ? `${value.toFixed(1)} s` : `${Math.round(value * 1000)} ms`;
     return value.toLocaleString("en", { maximumFractionDigits: 1 });
+  }
+  const two = (value) => String(value).padStart(2, "0");
+  function when(seconds, apart) {
+    const at = new Date(seconds * 1000);
+    return apart >= 43200 ? `${two(at.getMonth() + 1)}-${two(at.getDate())}` : `${two(at.getHours())}:${two(at.getMinutes())}`;
   }
   function options(element, chart) {
     const axis = { stroke: colour("faint"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "11px system-ui, sans-serif" };
@@ -18,7 +23,7 @@
       height: 180,
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.08, chart.unit === "s" ? 0.01 : 4)] } },
-      axes: [axis, { ...axis, size: 52, values: (_plot, ticks) => ticks.map((tick) => said(tick, chart.unit)) }],
+      axes: [{ ...axis, values: (_plot, ticks, _axis, _space, apart) => ticks.map((tick) => when(tick, apart)) }, { ...axis, size: 52, values: (_plot, ticks) => ticks.map((tick) => said(tick, chart.unit)) }],
       series: [{ value: "{HH}:{mm}" }, ...chart.series.map((one) => ({
         label: one.label,
         stroke: colour(one.colour),

@@ -158,7 +158,10 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
             progress = channel.take_progress()
             saves.close()
             saved = saves.artifacts
-            report = Report(job.job_id, job.attempt, job.lease_token, outcome, worker, usage, progress, saved)
+            looks = context.cache_looks.told()
+            report = Report(
+                job.job_id, job.attempt, job.lease_token, outcome, worker, usage, progress, saved, cache=looks
+            )
             store.settle([report])
         channel.store_lines(store)
 

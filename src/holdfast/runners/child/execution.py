@@ -116,6 +116,8 @@ def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool
     if work.context.saves is not None:
         work.context.saves.close()
     said = work.channel.close()
+    if looks := work.context.cache_looks.told():
+        said += messages.looked(work.id, looks)
     last = messages.completed_in if work.context.completed_in else messages.done
     try:
         words = last(work.id, outcome, usage)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.domain.artifacts import Artifact
+from holdfast.domain.looks import Looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +107,4 @@ class Report:
     artifacts: tuple[Artifact, ...] = ()  # what the attempt saved: recorded if, and only if, the report is applied
     credential: str = ""  # of whoever claimed, if that was over HTTP
     message_id: str | None = None  # of the message that the claim came with
+    cache: Looks = field(default_factory=dict)  # what it found in the caches of sources, and what not

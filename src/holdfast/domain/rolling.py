@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.domain.activity import COUNTS, Kind
-from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import Event
-from holdfast.domain.names import check_name
+from holdfast.domain.looks import readable_looks
 from holdfast.domain.views import QueueView
 
 MINUTE = timedelta(minutes=1)
@@ -124,7 +123,7 @@ class Tally:
 
     def add_cache(self, minute: datetime, text: str | None, count: int) -> None:
         """What so many attempts told of their sources' caches, each this: as JSON, where anything may stand."""
-        for source, hits, misses in cache_figures(text):
+        for source, (hits, misses) in _looks(text).items():
             for kind, name in ((Kind.ALL, ""), (Kind.SOURCE, source)):
                 row = self._row(kind, name, minute)
                 row.counts["cache_hits"] += hits * count
@@ -181,28 +180,8 @@ def _place(counts: list[int], place: int, count: int) -> None:
     counts[place] += count
 
 
-# What a report may say of the caches of sources, and what is left of anything else that stands in the log.
-MOST_SOURCES = 50
-MOST_LOOKS = 10**9
-
-
-def cache_figures(text: str | None) -> Iterator[tuple[str, int, int]]:
-    """Source, hits and misses, as far as that can be read."""
+def _looks(text: str | None) -> dict[str, tuple[int, int]]:
     try:
-        told = json.loads(text) if text is not None else None
+        return readable_looks(json.loads(text) if text is not None else None)
     except (ValueError, RecursionError):
-        return
-    for source, figures in list(told.items())[:MOST_SOURCES] if isinstance(told, dict) else ():
-        if _is_name(source) and isinstance(figures, list) and len(figures) == 2 and all(map(_is_figure, figures)):
-            yield source, figures[0], figures[1]
-
-
-def _is_figure(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_LOOKS
-
-
-def _is_name(value: str) -> bool:
-    try:
-        return bool(check_name(value, "source"))
-    except InvalidInput:
-        return False
+        return {}

@@ -19,6 +19,7 @@ from holdfast.domain.artifacts import Artifact
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import DEFAULT_HEARTBEAT_SECONDS, Claimed
 from holdfast.domain.lifecycle import State
+from holdfast.domain.looks import readable_looks
 from holdfast.domain.names import check_id
 from holdfast.domain.outcome import (
     Cancelled,
@@ -197,6 +198,7 @@ def report_to_json(report: Report) -> dict[str, Any]:
         "usage": report.usage.to_json(),
         "progress": report.progress,
         "artifacts": [artifact.to_json() for artifact in report.artifacts],
+        "cache": {source: list(looks) for source, looks in report.cache.items()},
     }
     return {name: part for name, part in value.items() if part not in (None, {}, []) or name == "outcome"}
 
@@ -215,6 +217,7 @@ def report_from_json(value: Mapping[str, Any], worker: str, credential: str) -> 
         tuple(Artifact.from_json(job_id, attempt, artifact) for artifact in artifacts),
         credential=credential,
         message_id=value.get("message_id"),
+        cache=readable_looks(value.get("cache")),
     )
 
 

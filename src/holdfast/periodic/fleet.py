@@ -8,6 +8,7 @@ from holdfast.maintenance.checkpoints import checkpoints
 from holdfast.maintenance.chores import Chore
 from holdfast.maintenance.collecting import artifact_chore
 from holdfast.maintenance.leftovers import leftovers
+from holdfast.maintenance.minutes import minutes
 from holdfast.maintenance.retention import Retention
 from holdfast.ports import OfferStore, Store
 from holdfast.wiring.redis import StreamOptions, stream_chore
@@ -18,6 +19,7 @@ from holdfast.wiring.sql import open_artifacts
 def fleet_chores(
     store: Store,
     *,
+    holder: str,
     database_url: str,
     upkeep_seconds: float,
     artifacts: str | None,
@@ -25,9 +27,10 @@ def fleet_chores(
     rq_serializer: str,
     redis: StreamOptions | None,
 ) -> list[Chore]:
-    """`artifacts` is the place of this store's files, if there is one."""
+    """`holder` is who does them; `artifacts` is the place of this store's files, if there is one."""
     chores = Retention(lambda: store).chores(upkeep_seconds)
     chores.append(leftovers(lambda: store))
+    chores.append(minutes(lambda: store, holder))
     if database_url.startswith("sqlite"):
         chores.append(checkpoints(lambda: store))
     if artifacts is not None:

@@ -102,6 +102,9 @@ class RemoteStore(Enqueueing, Work, Governing, Reading, Watching):
     def forget_workers(self, age_seconds: float = 0.0) -> int:  # noqa: ARG002
         return 0
 
+    def roll_up(self, holder: str) -> None:  # noqa: ARG002
+        return None
+
     def take_turn(self, name: str, holder: str, period: float) -> bool:  # noqa: ARG002
         return False
 

@@ -26,6 +26,7 @@ runner → supervisor
   log       {id, lines: [LogLine as JSON…]}
   completing {id}                          `ctx.complete_in` was called: the job's row is locked by the task itself
   saving    {id, name}                     what was saved under this name is about to be replaced: forget it
+  looked    {id, looks}                    right before `done`: {source: [hits, misses]} in the caches of sources
   saved     {id, artifact}                 a file is written; it is recorded with the outcome, whatever that is
   ask       {id, number, verb, body}       the job wants something of the store, and waits for `answer`; its asks are
                                            answered in their order. The verbs are in `domain/asks.py`

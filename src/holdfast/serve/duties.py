@@ -86,6 +86,7 @@ class PeriodicDuties:
             root = None if location is None else artifacts_root(location, store.store_id())
             return fleet_chores(
                 store,
+                holder=settings.name,
                 database_url=settings.database_url,
                 upkeep_seconds=settings.upkeep_seconds,
                 artifacts=root,

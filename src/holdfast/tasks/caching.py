@@ -7,20 +7,42 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.looks import MOST_SOURCES
 from holdfast.domain.spec import canonical_json, encode_json
 from holdfast.tasks.options import Duration, positive_duration
 from holdfast.tasks.results import result_to_json
 
 
+class CacheLooks:
+    """How often this attempt found something in the cache of each source, and how often not. Any thread may note."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looks: dict[str, list[int]] = {}
+
+    def note(self, source: str, *, found: bool) -> None:
+        with self._lock:
+            if source in self._looks or len(self._looks) < MOST_SOURCES:
+                self._looks.setdefault(source, [0, 0])[0 if found else 1] += 1
+
+    def told(self) -> dict[str, tuple[int, int]]:
+        with self._lock:
+            return {source: (hits, misses) for source, (hits, misses) in self._looks.items()}
+
+
 class Place:
     """One key in the cache of a source, and what is or will be there."""
 
-    def __init__(self, log: Callable[..., None], source: str, key: Any, ttl: Duration | None) -> None:
+    def __init__(
+        self, log: Callable[..., None], looks: CacheLooks, source: str, key: Any, ttl: Duration | None
+    ) -> None:
         self._log = log
+        self._looks = looks
         self._source = source
         self.question = {"source": source, "key": cache_key(key)}
         self._ttl = None if ttl is None else positive_duration(ttl, "ttl")
@@ -37,7 +59,10 @@ class Place:
             return False
         self._is_kept = answer["enabled"]
         self.value = answer["value"]
-        return bool(answer["found"])
+        found = bool(answer["found"])
+        if self._is_kept:
+            self._looks.note(self._source, found=found)
+        return found
 
     def takes(self, value: Any) -> bool:
         """Is there anything to keep?"""

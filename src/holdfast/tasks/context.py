@@ -236,7 +236,9 @@ class Context(Records, Sources):
         # Said first: from the next statement on the job's row is locked, and its heartbeat would wait for it.
         self._channel.completing()
         saved = () if self.saves is None else self.saves.seal()
-        self._complete(connection, Report(self.job.id, self.job.attempt, self._token, outcome, artifacts=saved))
+        looks = self.cache_looks.told()
+        report = Report(self.job.id, self.job.attempt, self._token, outcome, artifacts=saved, cache=looks)
+        self._complete(connection, report)
         self.completed_in = True
 
 

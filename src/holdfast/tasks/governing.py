@@ -28,7 +28,7 @@ from holdfast.domain.names import check_name
 from holdfast.domain.sources import End, Entered, Entry, Leaving
 from holdfast.tasks.blame import ending, note_told
 from holdfast.tasks.blocks import Blocks
-from holdfast.tasks.caching import Place
+from holdfast.tasks.caching import CacheLooks, Place
 from holdfast.tasks.flow import Cancel, Snooze
 from holdfast.tasks.options import Duration
 
@@ -60,6 +60,7 @@ class Governed(ABC):
         self._woken = threading.Event()
         self._entries = itertools.count(1)
         self._own_entries = itertools.count()
+        self.cache_looks = CacheLooks()  # for the engine
 
     @property
     def asking(self) -> Asking | None:
@@ -212,7 +213,7 @@ class SourceGuard:
         """What `fn` returned for this key before, from wherever in the fleet, while it is fresh; else what it returns
         now. The key is text, or anything JSON can hold; the value is as JSON gives it back, found or not. Outside a
         block of this source `fn` runs in one of its own; what is found asks nobody's leave."""
-        place = Place(self._context.log, self.name, key, ttl)
+        place = Place(self._context.log, self._context.cache_looks, self.name, key, ttl)
         if place.look(self._try(Verb.CACHED, place.question)):
             return place.value
         if self._blocks.is_inside:
@@ -226,7 +227,7 @@ class SourceGuard:
 
     async def acached(self, key: Any, fn: Callable[[], Awaitable[Any]], ttl: Duration | None = None) -> Any:
         """The same for a coroutine function."""
-        place = Place(self._context.log, self.name, key, ttl)
+        place = Place(self._context.log, self._context.cache_looks, self.name, key, ttl)
         if place.look(await self._atry(Verb.CACHED, place.question)):
             return place.value
         if self._blocks.is_inside:

@@ -161,7 +161,10 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
             progress = channel.take_progress()
             saves.close()
             saved = saves.artifacts
-            report = Report(job.job_id, job.attempt, job.lease_token, outcome, worker, usage, progress, saved)
+            looks = context.cache_looks.told()
+            report = Report(
+                job.job_id, job.attempt, job.lease_token, outcome, worker, usage, progress, saved, cache=looks
+            )
             _settle(store, report, trace)
         elif trace is not None:
             trace.ended(Succeeded())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.domain.answers import Beat
 from holdfast.domain.artifacts import Artifact
 from holdfast.domain.job import Claimed
+from holdfast.domain.looks import Looks
 from holdfast.domain.manifest import OnLostLease, TaskInfo
 from holdfast.domain.outcome import Outcome
 from holdfast.domain.timing import Timing, kill_margin
@@ -48,6 +49,7 @@ class Held:
     progress_waits: bool = False
     completing: bool = False
     artifacts: dict[str, Artifact] = field(default_factory=dict)
+    cache: Looks = field(default_factory=dict)
     # What is to be done about it, and when.
     limit_at: float = _NEVER
     kill_at: float = _NEVER

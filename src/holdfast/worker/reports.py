@@ -54,6 +54,7 @@ class Ended:
             progress,
             saved,
             message_id=job.message_id,
+            cache=self.held.cache,
         )
 
 

@@ -18,6 +18,7 @@ from holdfast.domain.artifacts import Artifact
 from holdfast.domain.events import Events, LeaseGone, Problem, RunMoved, RunnerEnded
 from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine
+from holdfast.domain.looks import readable_looks
 from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Succeeded, Usage
 from holdfast.domain.schedule import Declaration
@@ -119,6 +120,8 @@ class Runs:
                 self._log([LogLine.from_json(line) for line in frame["lines"]])
             case "completing":
                 held.completing = True
+            case "looked":
+                held.cache = readable_looks(frame["looks"])
             case "saving":
                 held.artifacts.pop(frame["name"], None)
             case "saved":

@@ -221,6 +221,7 @@ class Worker:
         """What this worker does for the whole fleet when its turn comes."""
         return fleet_chores(
             store,
+            holder=self.options.worker_id,
             database_url=self.database_url,
             upkeep_seconds=self.options.upkeep_seconds,
             artifacts=self.supervisor.runs.hand.artifacts,

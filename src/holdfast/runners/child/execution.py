@@ -119,6 +119,8 @@ def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool
         work.context.saves.close()
     tracing.end(work, outcome)
     said = work.channel.close()
+    if looks := work.context.cache_looks.told():
+        said += messages.looked(work.id, looks)
     last = messages.completed_in if work.context.completed_in else messages.done
     try:
         words = last(work.id, outcome, usage)

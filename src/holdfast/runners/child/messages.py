@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.domain.artifacts import Artifact
 from holdfast.domain.logs import LogLine
+from holdfast.domain.looks import Looks
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Outcome, Succeeded
 from holdfast.domain.schedule import Declaration
@@ -37,6 +38,10 @@ def done(attempt_id: str, outcome: Outcome, usage: dict[str, int]) -> bytes:
 def completed_in(attempt_id: str, otherwise: Outcome, usage: dict[str, int]) -> bytes:
     """`otherwise` is how the task itself ended: it tells why its transaction may have rolled back."""
     return frame("done", id=attempt_id, outcome=COMPLETED_IN, usage=usage, otherwise=outcome_to_json(otherwise))
+
+
+def looked(attempt_id: str, looks: Looks) -> bytes:
+    return frame("looked", id=attempt_id, looks=looks)
 
 
 def returned(attempt_ids: list[str]) -> bytes:

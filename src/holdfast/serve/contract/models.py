@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.domain.answers import Reason, Status
 from holdfast.domain.lifecycle import State
+from holdfast.domain.looks import MOST_LOOKS, MOST_SOURCES
 from holdfast.domain.names import MAX_NAME
 
 MOST_JOBS = 500
@@ -243,11 +244,17 @@ class ArtifactBody(Body):
     sha256: str = Field(min_length=64, max_length=64)
 
 
+Looks = Annotated[list[Annotated[int, Field(ge=0, le=MOST_LOOKS)]], Field(min_length=2, max_length=2)]
+
+
 class ReportItem(Lease):
     outcome: OutcomeBody
     usage: UsageBody | None = None
     progress: Any = None
     artifacts: list[ArtifactBody] | None = Field(None, max_length=10_000)
+    cache: dict[Name, Looks] | None = Field(
+        None, max_length=MOST_SOURCES, description="`{source: [hits, misses]}` in the caches of sources."
+    )
 
 
 class ReportsRequest(Body):

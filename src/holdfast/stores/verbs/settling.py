@@ -14,7 +14,7 @@ import json
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from holdfast.domain import digests, durations
@@ -24,6 +24,7 @@ from holdfast.domain.breaker import Ending as SourceEnding
 from holdfast.domain.breaker import Failure, Success, Throttled
 from holdfast.domain.errors import InvalidInput, TooLarge
 from holdfast.domain.lifecycle import State
+from holdfast.domain.looks import Looks, readable_looks
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
 from holdfast.domain.outcome import (
     Cancelled,
@@ -67,6 +68,7 @@ class Checked:
     result: str | None
     artifacts: tuple[Artifact, ...] = ()
     progress: Any = None
+    cache: Looks = field(default_factory=dict)
 
     @property
     def verb(self) -> Verb:
@@ -217,7 +219,7 @@ def _readable_policy(stored: Any) -> RetryPolicy:
 
 
 def _encode(report: Checked, transition: Transition) -> str:
-    extra = {"report": report.report_digest, **report.usage}
+    extra = {"report": report.report_digest, **report.usage, **({"cache": report.cache} if report.cache else {})}
     row = {"id": report.job_id, "attempt": report.attempt, "token": report.digest}
     outcome = report.outcome
     if isinstance(outcome, Succeeded):
@@ -303,6 +305,7 @@ def check(report: Report) -> Checked:
         result=result,
         progress=storable_progress(report.progress),
         artifacts=tuple(check_artifact(artifact, job_id, attempt) for artifact in report.artifacts),
+        cache=readable_looks(report.cache),
     )
 
 

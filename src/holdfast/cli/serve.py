@@ -40,7 +40,7 @@ def serve(
 ) -> None:
     """Serve the worker contract and the client API over HTTP, and do the periodic duties."""
     from holdfast.domain.events import Events
-    from holdfast.observe.logs import LogSubscriber
+    from holdfast.observe.logs import LogSubscriber, standard_logging
     from holdfast.serve.running import ControlPlane
     from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
 
@@ -54,7 +54,8 @@ def serve(
     logger.info(f"listening on {control.url}", url=control.url, store=mask_url(chosen.database_url))
     threading.Thread(target=say_welcome, args=(chosen, control.url, control.refuse, output.remark), daemon=True).start()
     try:
-        code = control.run()
+        with standard_logging(logger):
+            code = control.run()
     finally:
         flush(FLUSH_SECONDS)
     raise typer.Exit(code)

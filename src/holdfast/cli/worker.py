@@ -206,7 +206,7 @@ def run(
 
     from holdfast.domain.events import Events
     from holdfast.observe.board import Board
-    from holdfast.observe.logs import LogSubscriber
+    from holdfast.observe.logs import LogSubscriber, standard_logging
     from holdfast.observe.metrics import MetricsSubscriber
     from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
     from holdfast.worker.start import Worker
@@ -231,7 +231,8 @@ def run(
         host, port = _address(shown.health)
         server = HealthServer(host, port, board.registry, the_worker.health)
     try:
-        code = the_worker.run()
+        with standard_logging(logger):
+            code = the_worker.run()
     finally:
         if beside is not None:
             beside.close()

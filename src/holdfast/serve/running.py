@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import math
 import signal
 import socket
@@ -164,17 +165,23 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """An exception of ours is told as an event already (`problems.py`)."""
+    return not str(record.msg).startswith("Exception in ASGI application")
+
+
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     class Protocol(BoundedProtocol):
         limits = settings.limits
 
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     return uvicorn.Config(
         app,
         http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="critical",  # what is wrong is told as an event
+        log_level="error",
         access_log=False,
         proxy_headers=False,
         server_header=False,

@@ -199,7 +199,9 @@ class Runs:
         try:
             self.hear(runner, frame, now)
         except Exception as error:
-            self._events.emit(Problem("a runner's last words", str(error) or repr(error)))
+            held = self.book.get(str(frame.get("id")))
+            whose = (None, None) if held is None else (held.job.job_id, held.job.attempt)
+            self._events.emit(Problem("a runner's last words", str(error) or repr(error), None, *whose))
 
     def _lost_runner(self, held: Held, runner: RunnerProcess, exit: Exit) -> None:
         if held.lost:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
-import sys
 import threading
 from pathlib import Path
+from typing import Any
 
+from holdfast import RetryPolicy
+from tests.acceptance.command_line import CommandLine
 from tests.traces.collector import Collector
 from tests.worker.site import Site
 
@@ -54,12 +56,20 @@ ENDINGS = {  # outcome, what the store recorded, what the span says of the error
 }
 
 
+def drain(site: Site, collector: Collector) -> None:
+    """A worker that traces, until nothing is due."""
+    assert site.worker("--drain", "--processes", "1", **collector.environment).wait() == 0
+
+
 def test_every_ending_of_an_attempt_is_told(site: Site, collector: Collector) -> None:
     site.tasks(TASKS)
-    options = {"linger": {"timeout_seconds": 0.2, "max_attempts": 1}, "crash": {"max_crashes": 1}}
+    options: dict[str, dict[str, Any]] = {
+        "linger": {"timeout_seconds": 0.2, "max_attempts": 1},
+        "crash": {"max_crashes": 1},
+    }
     parents = {task: f"00-{number:032x}-{number:016x}-01" for number, task in enumerate(ENDINGS, 1)}
     ids = {task: site.enqueue(task, traceparent=parents[task], **options.get(task, {})) for task in ENDINGS}
-    site.drain("--processes", "1", **collector.environment)
+    drain(site, collector)
 
     spans = {task: collector.wait_for(f"attempt {task}")[0] for task in ENDINGS}
     for task, (outcome, recorded, error) in ENDINGS.items():
@@ -83,18 +93,11 @@ def test_attempts_of_a_job_that_came_without_a_trace_are_still_in_one(sqlite_sit
         def stumble():
             raise RuntimeError("again")
     """)
-    sqlite_site.enqueue("stumble", max_attempts=2, retry=None)
-    sqlite_site.drain("--processes", "1", **collector.environment)
-    with_due_retry(sqlite_site)
-    sqlite_site.drain("--processes", "1", **collector.environment)
+    sqlite_site.enqueue("stumble", max_attempts=2, retry=RetryPolicy(kind="fixed", base=0))
+    drain(sqlite_site, collector)
     first, second = collector.wait_for("attempt stumble", 2)
     assert first.trace_id == second.trace_id
     assert [span.attributes["holdfast.attempt"] for span in (first, second)] == [1, 2]
-
-
-def with_due_retry(site: Site) -> None:
-    with site.store.database.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE holdfast_jobs SET run_after = created_at")
 
 
 def test_an_app_that_sets_up_its_own_provider_has_the_attempts_in_it(sqlite_site: Site, collector: Collector) -> None:
@@ -208,22 +211,25 @@ def test_without_the_packages_jobs_run_and_one_line_says_what_is_missing(sqlite_
 def test_without_configuration_no_process_of_a_worker_loads_it(sqlite_site: Site) -> None:
     sqlite_site.tasks("""
         @app.task
-        def look():
-            return "opentelemetry" in sys.modules, [
-                "opentelemetry" in line for line in Path(f"/proc/{os.getppid()}/maps").read_text().splitlines()
-            ].count(True)
+        def first():
+            second.enqueue()
+
+        @app.task
+        def second():
+            pass
     """)
-    job_id = sqlite_site.enqueue("look")
-    sqlite_site.drain("--processes", "1")
-    assert sqlite_site.job(job_id).result == [False, 0]
+    sqlite_site.enqueue("first", traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+    worker = sqlite_site.drain("--processes", "1", PYTHONPROFILEIMPORTTIME="1")
+    assert sqlite_site.counts() == {"succeeded": 2}
+    imported = worker.text()  # by the supervisor and by its runner
+    assert imported.count("holdfast.tasks.tracing") == 2
+    assert "opentelemetry" not in imported
 
 
-def test_the_names_of_services_can_be_chosen(sqlite_site: Site, collector: Collector) -> None:
-    traceparent = f"00-{'a' * 32}-{'b' * 16}-01"
-    from tests.acceptance.command_line import CommandLine
-
+def test_a_command_line_goes_on_with_the_trace_of_its_environment(sqlite_site: Site, collector: Collector) -> None:
     command = CommandLine(sqlite_site.folder, sqlite_site.url)
-    job_id = command("enqueue", "mail", TRACEPARENT=traceparent, **collector.environment).succeeded().out.strip()
+    variables = {"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01", "OTEL_SERVICE_NAME": "cron", **collector.environment}
+    job_id = command("enqueue", "mail", **variables).succeeded().out.strip()
     [span] = collector.wait_for("enqueue mail")
-    assert (span.trace_id, span.parent, span.service) == ("a" * 32, "b" * 16, "holdfast-enqueue")
+    assert (span.trace_id, span.parent, span.service) == ("a" * 32, "b" * 16, "cron")
     assert span.is_named_by(sqlite_site.job(job_id).traceparent)

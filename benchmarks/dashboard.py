@@ -123,7 +123,7 @@ def _load(store: SqlStore, count: int) -> None:
 
 def _addresses(store: SqlStore) -> Iterator[tuple[str, str]]:
     job = _scalar(store, "SELECT id::text FROM holdfast_jobs WHERE state = 'failed' LIMIT 1")
-    hashed = _scalar(store, "SELECT spec_hash FROM holdfast_jobs WHERE task = 'rare task' LIMIT 1")
+    hashed = str(_scalar(store, "SELECT spec_hash FROM holdfast_jobs WHERE task = 'rare task' LIMIT 1"))
     middle = _scalar(store, "SELECT id::text FROM holdfast_jobs ORDER BY id OFFSET 500 LIMIT 1")
     yield "Overview", "/"
     for words in ("1 h", 3_600), ("7 d", 604_800):

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    Response,
+    sync_playwright,
+)
 
 FLAGS = (
     "--no-sandbox",
@@ -91,11 +100,16 @@ def _watch(watched: Watched) -> None:
         if response.status >= 500:
             watched.wrong.append(f"{response.status} {response.url}")
 
+    def opened(dialog: Dialog) -> None:
+        watched.wrong.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def said(line: ConsoleMessage) -> None:
+        if line.type in ("error", "warning"):
+            watched.wrong.append(f"console: {line.text}")
+
     page.on("request", asked)
     page.on("response", answered)
     page.on("pageerror", lambda error: watched.wrong.append(f"script error: {error}"))
-    page.on("dialog", lambda dialog: (watched.wrong.append(f"a dialog: {dialog.message}"), dialog.dismiss()))
-    page.on(
-        "console",
-        lambda line: watched.wrong.append(f"console: {line.text}") if line.type in ("error", "warning") else None,
-    )
+    page.on("dialog", opened)
+    page.on("console", said)

@@ -90,7 +90,7 @@ def _tiles(fleet: Fleet, steps: tuple[Step, ...]) -> list[Tile]:
         Tile(
             "Failed",
             number(failed),
-            f"in the last hour, of {ran:,}",
+            f"of {ran:,} in an hour",
             "/dead",
             _column(steps, lambda step: step.failed),
             "failed",

@@ -23,7 +23,7 @@
       height: 180,
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { y: { range: (_plot, _low, high) => [0, Math.max(high * 1.08, chart.unit === "s" ? 0.01 : 4)] } },
-      axes: [{ ...axis, values: (_plot, ticks, _axis, _space, apart) => ticks.map((tick) => when(tick, apart)) }, { ...axis, size: 52, values: (_plot, ticks) => ticks.map((tick) => said(tick, chart.unit)) }],
+      axes: [{ ...axis, values: (_plot, ticks, _axis, _space, apart) => ticks.map((tick) => when(tick, apart)) }, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => said(tick, chart.unit)) }],
       series: [{ value: "{HH}:{mm}" }, ...chart.series.map((one) => ({
         label: one.label,
         stroke: colour(one.colour),

@@ -152,6 +152,24 @@ def test_a_store_that_is_away_is_told_to_all_without_a_wait_and_is_tried_again(
     asyncio.run(story())
 
 
+def test_a_look_that_does_not_end_is_taken_for_a_store_that_is_away(
+    store: SqlStore, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        async with looking(store) as fleet:
+            await fleet.now()
+            assert not fleet.hangs
+            looks.gate.clear()
+            fleet.begin()
+            assert not fleet.hangs, "it has only begun"
+            monkeypatch.setattr(gauges, "HANGING_SECONDS", 0.0)
+            assert fleet.hangs
+            looks.gate.set()
+            await until(lambda: not fleet.hangs)
+
+    asyncio.run(story())
+
+
 def test_what_nobody_foresaw_is_told_once_with_its_traceback(
     store: SqlStore, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

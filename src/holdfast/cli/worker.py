@@ -202,12 +202,8 @@ def run(
 ) -> None:
     if sys.platform == "win32":
         raise ConfigurationError("A worker needs Linux or macOS; on Windows Holdfast can enqueue and read.")
-    from importlib.metadata import version
-
     from holdfast.domain.events import Events
-    from holdfast.observe.board import Board
     from holdfast.observe.logs import LogSubscriber, standard_logging
-    from holdfast.observe.metrics import MetricsSubscriber
     from holdfast.worker.start import Worker
 
     settings = session.settings() if given.over is None else given.over.settings(session)
@@ -215,12 +211,12 @@ def run(
     logger = make_logger(session, shown.log_format, shown.log_level)
     events = Events(LogSubscriber(logger))
     the_worker = Worker(options, events, lambda line: logger.info(line))
-    board = Board(version("holdfast"))
-    events.subscribe(MetricsSubscriber(board.registry))
-    board.pools.add("worker", the_worker.pools())
+    board = None
+    if shown.health is not None or shown.served is not None:  # else nobody would ever look at it
+        board = _board(the_worker, events)
     beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info, board)
     server = None
-    if shown.health is not None:
+    if shown.health is not None and board is not None:
         from holdfast.observe.health import HealthServer
 
         host, port = _address(shown.health)
@@ -236,13 +232,25 @@ def run(
     raise typer.Exit(code)
 
 
+def _board(the_worker: Worker, events: Events) -> Board:
+    from importlib.metadata import version
+
+    from holdfast.observe.board import Board
+    from holdfast.observe.metrics import MetricsSubscriber
+
+    board = Board(version("holdfast"))
+    events.subscribe(MetricsSubscriber(board.registry))
+    board.pools.add("worker", the_worker.pools())
+    return board
+
+
 def _beside(
     settings: Settings,
     served: Served,
     the_worker: Worker,
     events: Events,
     told: Callable[[str], None],
-    board: Board,
+    board: Board | None,
 ) -> Beside:
     from holdfast.cli.beside import Beside, take_port
     from holdfast.cli.serve import HOST, serve_settings

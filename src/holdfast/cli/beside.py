@@ -38,7 +38,7 @@ class Beside:
         settings: Callable[[], ServeSettings],
         events: Events,
         told: Callable[[str], None],
-        board: Board,
+        board: Board | None,
     ) -> None:
         self._listener = listener
         self._settings = settings

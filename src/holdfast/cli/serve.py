@@ -18,7 +18,7 @@ from holdfast.cli.logging import LogFormat, LogLevel, make_logger
 from holdfast.cli.session import Json, begin
 from holdfast.domain.errors import HoldfastError, StoreUnavailable
 from holdfast.domain.names import check_integer
-from holdfast.settings import Settings, mask_url
+from holdfast.settings import Settings, mask_secrets, mask_url
 
 if TYPE_CHECKING:
     from holdfast.serve.options import ServeSettings
@@ -144,4 +144,4 @@ def say_welcome(
 
 
 def _away(error: StoreUnavailable) -> str:
-    return f"The store is away, and is waited for: {error}"
+    return f"The store is away, and is waited for: {mask_secrets(str(error))}"

@@ -202,12 +202,8 @@ def run(
 ) -> None:
     if sys.platform == "win32":
         raise ConfigurationError("A worker needs Linux or macOS; on Windows Holdfast can enqueue and read.")
-    from importlib.metadata import version
-
     from holdfast.domain.events import Events
-    from holdfast.observe.board import Board
     from holdfast.observe.logs import LogSubscriber, standard_logging
-    from holdfast.observe.metrics import MetricsSubscriber
     from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
     from holdfast.worker.start import Worker
 
@@ -218,14 +214,14 @@ def run(
     events = Events(log)
     set_up("holdfast-worker" if shown.served is None else "holdfast-up", logger.warning)
     the_worker = Worker(options, events, lambda line: logger.info(line))
-    board = Board(version("holdfast"))
-    events.subscribe(MetricsSubscriber(board.registry))
-    board.pools.add("worker", the_worker.pools())
+    board = None
+    if shown.health is not None or shown.served is not None:  # else nobody would ever look at it
+        board = _board(the_worker, events)
     if the_worker.is_traced:
         log.trace_of = the_worker.trace_id
     beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info, board)
     server = None
-    if shown.health is not None:
+    if shown.health is not None and board is not None:
         from holdfast.observe.health import HealthServer
 
         host, port = _address(shown.health)
@@ -242,13 +238,25 @@ def run(
     raise typer.Exit(code)
 
 
+def _board(the_worker: Worker, events: Events) -> Board:
+    from importlib.metadata import version
+
+    from holdfast.observe.board import Board
+    from holdfast.observe.metrics import MetricsSubscriber
+
+    board = Board(version("holdfast"))
+    events.subscribe(MetricsSubscriber(board.registry))
+    board.pools.add("worker", the_worker.pools())
+    return board
+
+
 def _beside(
     settings: Settings,
     served: Served,
     the_worker: Worker,
     events: Events,
     told: Callable[[str], None],
-    board: Board,
+    board: Board | None,
 ) -> Beside:
     from holdfast.cli.beside import Beside, take_port
     from holdfast.cli.serve import HOST, serve_settings

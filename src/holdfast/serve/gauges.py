@@ -101,9 +101,7 @@ class Gauges:
             self.begin()
         looking = self._looking
         if looking is not None and not looking.done():
-            nothing_to_show = self._last is None and self._failure is None
-            is_old = self._last is not None and self._last.age_seconds > OLDEST_SECONDS
-            await asyncio.wait((looking,), timeout=None if nothing_to_show or is_old else QUICK_SECONDS)
+            await asyncio.wait((looking,), timeout=self._patience())
         if self._failure is not None:
             raise self._failure.with_traceback(None)  # else it would grow with everybody who is told
         if self._last is None:
@@ -116,6 +114,15 @@ class Gauges:
             self.begin()
             assert self._looking is not None
             await asyncio.wait((self._looking,), timeout=RENEWED_SECONDS)
+
+    def _patience(self) -> float | None:
+        """How long whoever asks waits for the look that is under way; None: until it is over."""
+        last = self._last
+        if last is None:
+            return None if self._failure is None else QUICK_SECONDS
+        if last.age_seconds > OLDEST_SECONDS:
+            return None
+        return QUICK_SECONDS if last.took_seconds <= QUICK_SECONDS else 0.0
 
     def begin(self) -> None:
         """Look now, and wait for nothing; unless somebody looks already."""

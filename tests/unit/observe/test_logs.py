@@ -203,3 +203,14 @@ def test_what_libraries_log_is_written_as_our_own_lines_are_and_without_secrets(
     if format == "json":
         lines = [json.loads(line) for line in text.splitlines()]
         assert [line["logger"] for line in lines] == ["uvicorn.error", "asyncio", "holdfast.serve"]
+
+
+def test_inside_an_rq_worker_the_same_secrets_are_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    from holdfast.rq.running import _log
+
+    _log(StoreFailed("connect", f"cannot reach {URL}"))
+    _log(Problem("recording an attempt", f"Authorization: Bearer {'5' * 64}", None, JOB, 2))
+    assert "cannot reach" in caplog.text
+    assert f"job_id={JOB}, attempt=2" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "55555" not in caplog.text

@@ -67,7 +67,7 @@ def print_timeline(
 ) -> None:
     console = output.console()
     width = console.width if console.is_terminal else WIDTH_WITHOUT_TERMINAL
-    characters = DRAWN if console.encoding.lower().replace("-", "") in ("utf8", "utf16") else PLAIN
+    characters = DRAWN if output.draws_unicode(console) else PLAIN
     for line in draw(events, attempts, refusals, now, width, characters):
         console.print(line, soft_wrap=True, highlight=False, emoji=False)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SPARKS = "▁▂▃▄▅▆▇█"
 PLAIN_SPARKS = "_.-=+*#@"
+_PLAIN = str.maketrans("█░…", "#.~")
 _GAP = 2
 _LEAST_NAME = 6
 _LONGEST_SPARK = 30
@@ -39,6 +40,14 @@ class Standing:
 
 def frame(sight: Sight | None, standing: Standing, width: int, height: int | None = None) -> list[Text]:
     """Without a height: all there is."""
+    lines = _drawn(sight, standing, width, height)
+    if not standing.unicode:
+        for line in lines:
+            line.plain = line.plain.translate(_PLAIN)
+    return lines
+
+
+def _drawn(sight: Sight | None, standing: Standing, width: int, height: int | None) -> list[Text]:
     if sight is None:
         return [_title(None, standing, width)]
     top = [_title(sight, standing, width), _flow(sight, standing, width), _states(sight.states, width)]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from holdfast import NewJob
 from holdfast.domain.answers import Beat
@@ -14,6 +15,7 @@ from holdfast.domain.views import WorkerRow
 from holdfast.stores.sql_store import SqlStore
 from tests.acceptance.command_line import CommandLine, InProcess
 from tests.acceptance.terminal import Terminal, terminal
+from tests.servers.postgres import PostgresEndpoint
 
 # The live view is the same on every store.
 on_a_file = pytest.mark.parametrize("empty_database", ["sqlite"], indirect=True)
@@ -171,3 +173,35 @@ def test_an_interval_that_is_too_short_is_refused(here: InProcess) -> None:
 
 def test_a_store_that_is_not_there_is_said_at_the_start(inside: InProcess) -> None:
     assert "holdfast.db" in inside("top", "--once").said_no().err
+
+
+@contextmanager
+def shut(server: PostgresEndpoint, name: str) -> Iterator[None]:
+    """A database that lets nobody in, and has thrown out everybody."""
+    engine = create_engine(server.url("postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        connection.execute(
+            text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"), {"name": name}
+        )
+        yield
+        connection.exec_driver_sql(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    engine.dispose()
+
+
+@pytest.mark.parametrize("empty_database", ["postgresql"], indirect=True)
+def test_a_server_that_goes_away_is_said_in_the_header_and_seen_again(
+    holdfast: CommandLine, store: SqlStore, postgres_server: PostgresEndpoint
+) -> None:
+    job_id = claim(store).job_id
+    name = str(store.database.engine.url.database)
+    with watching(holdfast) as screen:
+        screen.wait_to_show(job_id, name)
+        with shut(postgres_server, name):
+            screen.wait_to_show("the store is away", "Postgres did not answer", job_id)
+        store.database.engine.dispose()  # its connections were thrown out as well
+        store.enqueue(NewJob(task="resize"))
+        screen.wait_to_show("pending 1", job_id)
+        assert not screen.shows("the store is away")
+        screen.press("q")
+        assert screen.ended() == 0

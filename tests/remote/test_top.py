@@ -63,7 +63,7 @@ def test_a_control_plane_that_goes_away_is_said_and_seen_again(
         with terminal(arguments, tmp_path, holdfast.environment(HOLDFAST_TOKEN=served.tokens["viewer"])) as screen:
             screen.wait_to_show(job_id)
             served.control.stop()
-            screen.wait_to_show("cannot be reached", job_id)
+            screen.wait_to_show("the store is away", "cannot be reached", job_id)
             port = urlsplit(served.url).port
             assert port is not None
             again = ControlPlane(

@@ -14,6 +14,7 @@ from holdfast.cli.output import STYLES, one_line
 from holdfast.cli.top.sections import Cell, Column, Section, sections
 from holdfast.cli.top.sight import Sight
 from holdfast.domain.views import StateCount
+from holdfast.settings import mask_secrets
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -48,9 +49,12 @@ def frame(sight: Sight | None, standing: Standing, width: int, height: int | Non
 
 
 def _drawn(sight: Sight | None, standing: Standing, width: int, height: int | None) -> list[Text]:
+    title = [_title(sight, standing, width)]
+    if standing.problem is not None:
+        title.append(_cut(_text(one_line(mask_secrets(standing.problem)), "bold red"), width))
     if sight is None:
-        return [_title(None, standing, width)]
-    top = [_title(sight, standing, width), _flow(sight, standing, width), _states(sight.states, width)]
+        return title
+    top = [*title, _flow(sight, standing, width), _states(sight.states, width)]
     bottom = [_keys(standing, width)] if standing.keys else []
     found = sections(sight)
     shown = [section for section in found if section.rows or section.nothing]
@@ -108,9 +112,8 @@ def _title(sight: Sight | None, standing: Standing, width: int) -> Text:
     if standing.paused:
         line.append("  paused", "bold yellow")
     if standing.problem is not None:
-        line.append(f"  {one_line(standing.problem)}", "bold red")
-    else:
-        line.append(f"  {one_line(standing.store)}", "dim")
+        line.append("  the store is away", "bold red")
+    line.append(f"  {one_line(standing.store)}", "dim")
     return _cut(line, width)
 
 

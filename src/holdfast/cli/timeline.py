@@ -67,7 +67,7 @@ def print_timeline(
 ) -> None:
     console = output.console()
     width = console.width if console.is_terminal else WIDTH_WITHOUT_TERMINAL
-    characters = DRAWN if console.encoding.lower().replace("-", "") in ("utf8", "utf16") else PLAIN
+    characters = DRAWN if output.draws_unicode(console) else PLAIN
     for line in draw(events, attempts, refusals, now, width, characters):
         console.print(line, soft_wrap=True, highlight=False, emoji=False)
 
@@ -153,7 +153,8 @@ class _Drawing:
         lasted = span((axis.end - axis.begin).total_seconds())
         line = _plain("timeline", "bold")
         line.append(f"  {said} in {lasted}, from {iso(axis.begin)[:19]}Z", "dim")
-        return _fitted(line, self._names + _GAP + self._room)
+        line.truncate(self._names + _GAP + self._room, overflow="crop")
+        return line
 
     def _job_lane(self) -> Text:
         """What happened to it while nobody held it: waits, with breaks where they are cut short, and marks."""
@@ -218,7 +219,7 @@ class _Drawing:
                 cells.put(middle + 1, self._characters.cut, "bold")
 
     def _named(self, name: str, cells: _Cells) -> Text:
-        line = _fitted(_plain(name), self._names, middle=True)
+        line = _plain(_shortened(name, self._names, self._characters.ellipsis))
         line.pad_right(self._names - line.cell_len + _GAP)
         return line.append_text(cells.text())
 
@@ -290,12 +291,13 @@ def _plain(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True)
 
 
-def _fitted(line: Text, width: int, middle: bool = False) -> Text:
+def _shortened(name: str, width: int, ellipsis: str) -> str:
     """A worker's name is cut in its middle: what tells it from its neighbours is at the end."""
-    if middle and line.cell_len > width:
-        from rich.cells import set_cell_size
+    from rich.cells import cell_len, set_cell_size
 
-        tail = line.plain[-(width // 2) :]
-        return _plain(f"{set_cell_size(line.plain, width - len(tail) - 1)}{DRAWN.ellipsis}{tail}")
-    line.truncate(width, overflow="ellipsis")
-    return line
+    if cell_len(name) <= width:
+        return name
+    tail = name[-(width // 2) :]
+    while cell_len(tail) > width // 2:
+        tail = tail[1:]
+    return f"{set_cell_size(name, width - cell_len(tail) - 1)}{ellipsis}{tail}"

@@ -50,10 +50,6 @@ def demo(
     chosen = None if port is None else check_integer(port, "--port", 0, 65_535)
     stays = wait and sys.stdout.isatty() and not session.json
     voice = Voice(silent=session.json)
-    voice.title(
-        "Holdfast in half a minute. Everything below really happens, on this machine.",
-        f"Store: {'an SQLite file that is gone afterwards' if named is None else mask_url(named)}",
-    )
     with theatre(named, chosen, voice) as stage:
         shown = _play(stage, link=named is None or stays)
         if session.json:

@@ -55,7 +55,7 @@ def opened(settings: Settings, *, create: bool = False, named: bool = False) -> 
         return
     from holdfast.wiring.sql import open_store
 
-    with _explained():
+    with explained():
         store = _published(open_store(settings.database_url, create=create, notify=settings.notify), settings)
         try:
             yield store
@@ -90,7 +90,7 @@ def opened_database(settings: Settings, *, create: bool, named: bool = True) -> 
     from holdfast.wiring.sql import open_database
 
     name_store(settings.database_url, named)
-    with _explained():
+    with explained():
         database = open_database(settings.database_url, create=create)
         try:
             yield database
@@ -105,7 +105,7 @@ def name_store(url: str, named: bool) -> None:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """The verbs say in words what an operator is likely to cause. This is for the rest, a damaged file say."""
     import psycopg
     from sqlalchemy.exc import DBAPIError

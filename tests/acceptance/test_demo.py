@@ -23,6 +23,7 @@ import httpx
 import psutil
 import pytest
 
+from holdfast.cli.demo import samples
 from tests.acceptance.command_line import CommandLine, InProcess
 from tests.servers.waiting import wait_until
 
@@ -139,14 +140,25 @@ def test_an_interrupt_in_the_middle_leaves_nothing(bare: CommandLine, scratch: P
     assert_nothing_left(scratch)
 
 
-def test_what_cannot_be_played_on_is_refused(inside: InProcess, unused_tcp_port_taken: int) -> None:
-    inside("demo", "--port", str(unused_tcp_port_taken)).refused("port", "taken", "--port")
+def test_a_worker_that_cannot_start_ends_the_story_with_what_it_said(
+    inside: InProcess, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "python_path", lambda: str(scratch))
+
+    told = inside("demo").said_no().out
+
+    assert_in_order(told, ["1. Two workers", "Broken: .* worker (ada|grace) has ended", "No module named 'examples'"])
+    assert "Everything is as promised" not in told
+
+
+def test_what_cannot_be_played_on_is_refused(inside: InProcess, taken_port: int) -> None:
+    inside("demo", "--port", str(taken_port)).refused("port", "taken", "--port")
     inside("demo", "--database", "sqlite://").refused("in memory", "name a file")
     inside("demo", "--database", "http://127.0.0.1:9").refused("control plane", "name a database")
 
 
 @pytest.fixture
-def unused_tcp_port_taken() -> Iterator[int]:
+def taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 

@@ -50,10 +50,6 @@ def demo(
     chosen = None if port is None else check_integer(port, "--port", 0, 65_535)
     stays = wait and sys.stdout.isatty() and not session.json
     voice = Voice(silent=session.json)
-    voice.title(
-        "Holdfast in half a minute. Everything below really happens, on this machine.",
-        f"Store: {'an SQLite file that is gone afterwards' if named is None else mask_url(named)}",
-    )
     with theatre(named, chosen, voice) as stage:
         shown = _play(stage, link=named is None or stays)
         if session.json:
@@ -62,8 +58,8 @@ def demo(
             output.document({"ok": not stage.broken, "broken": stage.broken, **address, "seconds": seconds, **shown})
         else:
             _print_end(stage, shown, stays=stays, named=named is not None)
-        if stays:
-            _serve(stage, busy=named is None and not stage.broken)
+        if stays and not stage.broken:
+            _serve(stage, busy=named is None)
         broken = bool(stage.broken)
     if broken:
         raise typer.Exit(1)
@@ -93,21 +89,26 @@ def _play(stage: Stage, *, link: bool) -> dict[str, Any]:
 def _print_end(stage: Stage, shown: dict[str, Any], *, stays: bool, named: bool) -> None:
     voice = stage.voice
     voice.line()
-    for promise in stage.broken:
-        voice.line(f"Broken: {promise}", "bold red")
-    if not stage.broken:
-        voice.line("Everything is as promised.", "bold green")
+    if stage.broken:
+        for promise in stage.broken:
+            voice.line(f"Broken: {promise}", "bold red")
+        return
+    voice.line("Everything is as promised.", "bold green")
     voice.line("\nNext:", "bold")
-    if stays:
-        voice.line(f"  The dashboard: {stage.url}, until Ctrl-C; the link above signs you in")
-    else:
-        voice.line("  The dashboard: run `holdfast demo` on a terminal, and it goes on serving until Ctrl-C")
-    store = mask_url(stage.database) if stays or named else "sqlite:///demo.db"
-    job_id = shown.get("killed", {}).get("job_id", "ID")
-    look = f"holdfast --database {store} jobs show {job_id if stays or named else 'ID'}"
-    before = "" if stays or named else f"`holdfast demo --database {store}` keeps everything, then "
-    voice.line(f"  The job whose worker was killed: {before}`{look}`")
-    voice.line("  Your own tasks: ten lines of Python, on the first screen of the README")
+    for text in _next_steps(stage, shown["killed"]["job_id"], stays=stays, kept=stays or named):
+        voice.line(f"  {text}")
+
+
+def _next_steps(stage: Stage, killed: str, *, stays: bool, kept: bool) -> tuple[str, str, str]:
+    dashboard = f"{stage.url}, until Ctrl-C; the link above signs you in"
+    elsewhere = "run `holdfast demo` on a terminal, and it goes on serving until Ctrl-C"
+    look = f"`holdfast --database {mask_url(stage.database)} jobs show {killed}`"
+    keep = "`holdfast demo --database sqlite:///demo.db` keeps it, to be looked at with `jobs show`"
+    return (
+        f"The dashboard: {dashboard if stays else elsewhere}",
+        f"The job whose worker was killed: {look if kept else keep}",
+        "Your own tasks: ten lines of Python, on the first screen of the README",
+    )
 
 
 def _serve(stage: Stage, *, busy: bool) -> None:

@@ -9,14 +9,13 @@ from holdfast.cli.demo.stage import ADA, DOORS, GRACE, LEASE_SECONDS, Stage
 from holdfast.domain.job import AuditEvent
 
 MEMBERS = 450  # about five seconds: each member of the ensemble takes ten milliseconds
-SPEC = {"growth": 0.3, "noise": 0.2, "members": MEMBERS}
 
 
 def play(stage: Stage, meanwhile: Callable[[], None]) -> dict[str, Any]:
     """`meanwhile` happens at the moment of the kill."""
     voice = stage.voice
     voice.scene("3. A worker is killed in the middle of a job")
-    job_id = stage.enqueue("run_model", {"spec": SPEC}, unique=True).id
+    job_id = stage.enqueue("run_model", payload(stage), unique=True).id
     stage.wait(lambda: _done(stage.store.job(job_id).progress) >= MEMBERS // 10, "the model run is under way")
     job = stage.store.job(job_id)
     victim = stage.called(job.lease_owner)
@@ -37,6 +36,10 @@ def play(stage: Stage, meanwhile: Callable[[], None]) -> dict[str, Any]:
     stage.expect(stage.called(again.worker) == heir, f"the job should have been taken over by {heir}")
     voice.say(f"{heir}, {DOORS[heir]}, takes it over as attempt 2, and starts it anew.", style="green")
     return {"killed": {"job_id": job_id, "worker": victim, "taken_over_by": heir}}
+
+
+def payload(stage: Stage) -> dict[str, Any]:
+    return {"spec": {"growth": 0.3, "noise": 0.2, "capacity": stage.names.capacity, "members": MEMBERS}}
 
 
 def _done(progress: Any) -> int:

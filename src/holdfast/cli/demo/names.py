@@ -41,6 +41,11 @@ class Names:
     def queue_of(self, task: str) -> str:
         return {"run_model": self.models, "collect": self.prices, "value_intake": self.valuations}[task]
 
+    @property
+    def capacity(self) -> float:
+        """Of the model runs: no two demos in one database ask for the same run, which would be done only once."""
+        return 1_000.0 + int(self.prefix.strip("-").rpartition("-")[2] or "0", 16)
+
     def own(self, name: str) -> str:
         """Of a source, the scope of a record, a token."""
         return f"{self.prefix}{name}"

@@ -7,11 +7,15 @@ from typing import Any
 from holdfast.cli.demo.names import GROUP
 from holdfast.cli.demo.stage import ADA, DOORS, GRACE, Stage
 
+SIGN_IN = "This link signs you in, once:"
+
 
 def play(stage: Stage, *, link: bool) -> dict[str, Any]:
     voice, names = stage.voice, stage.names
     voice.scene("1. Two workers, two doors")
-    voice.say(f"Control plane and dashboard: {stage.url}", _sign_in(stage) if link else "", "bold")
+    voice.say(f"Control plane and dashboard: {stage.url}", SIGN_IN if link else "", "bold")
+    if link:
+        voice.whole(_link(stage))
     pid = stage.crew.start(ADA, names.queues, {"DATABASE_URL": stage.database, "WORKER_ID": names.own(ADA)})
     voice.say(f"Worker {ADA} starts (pid {pid}). It works on the database itself.")
     door = {"HOLDFAST_CONTROL_PLANE": stage.url, "HOLDFAST_TOKEN": stage.token, "WORKER_ID": names.own(GRACE)}
@@ -26,11 +30,11 @@ def play(stage: Stage, *, link: bool) -> dict[str, Any]:
     return {"workers": {name: DOORS[name] for name in DOORS}}
 
 
-def _sign_in(stage: Stage) -> str:
+def _link(stage: Stage) -> str:
     from holdfast.serve.links import LINK_SECONDS, PATH
 
     link = stage.store.create_admin_link(LINK_SECONDS)
-    return f"Sign in with this link, which works once: {stage.url}{PATH}?code={link.text}"
+    return f"{stage.url}{PATH}?code={link.text}"
 
 
 def _present(stage: Stage) -> set[str]:

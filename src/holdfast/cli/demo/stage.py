@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS = 3.0  # a minute in real life; short, so that nobody waits long for the dead
 PATIENCE_SECONDS = 45.0
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.1
 ADA, GRACE = "ada", "grace"
 DOORS = {ADA: "on the database itself", GRACE: "over HTTP"}
 

@@ -7,11 +7,12 @@ change the story, and the story leaves jobs behind.
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
@@ -21,10 +22,10 @@ from holdfast.cli.demo.crew import SERVE, Crew
 from holdfast.cli.demo.names import SOURCES, VARIABLE, Names
 from holdfast.cli.demo.stage import GRACE, LEASE_SECONDS, Stage
 from holdfast.cli.demo.voice import Voice
-from holdfast.cli.session import check_lasting, opened_database
-from holdfast.domain.errors import HoldfastError
+from holdfast.cli.session import check_lasting, explained
+from holdfast.domain.errors import ConfigurationError, HoldfastError
 from holdfast.domain.tokens import NewToken, Scope
-from holdfast.settings import Settings, read_settings
+from holdfast.settings import CONTROL_PLANES, Settings, mask_url, read_settings
 
 if TYPE_CHECKING:
     from examples.price_watch.market_server import Market, Plan
@@ -32,23 +33,23 @@ if TYPE_CHECKING:
     from holdfast.stores.sql_store import SqlStore
 
 TOKEN_SECONDS = 3600.0
+TITLE = "Holdfast in half a minute. Everything below really happens, on this machine."
+OWN_STORE = "an SQLite file that is gone afterwards"
 SEED = 1
 STOP_SECONDS = 1.0  # for who looks at the dashboard when it ends
 
 
 @contextmanager
 def theatre(database: str | None, port: int | None, voice: Voice) -> Iterator[Stage]:
-    from holdfast.wiring.sql import open_store
-
     names = Names() if database is None else Names(f"demo-{uuid.uuid4().hex[:6]}-")
     with _signals(), ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-demo-")))
         (folder / "pyproject.toml").touch()  # the nearest one, for everything that runs here
         settings = _settings(database, folder)
-        if database is not None:
-            _upgrade(settings)
-        store = open_store(settings.database_url)
-        stack.callback(store.close)
+        # Before anything is said: a command that cannot listen where it was told should say nothing else.
+        listener = None if port is None else stack.enter_context(_listener(port))
+        voice.title(TITLE, f"Store: {OWN_STORE if database is None else mask_url(database)}")
+        store = stack.enter_context(_store(settings, upgraded=database is not None))
         token = stack.enter_context(_token(store, names.own(GRACE)))
         market = stack.enter_context(_marketplaces())
         common = {
@@ -58,7 +59,7 @@ def theatre(database: str | None, port: int | None, voice: Voice) -> Iterator[St
             VARIABLE: names.prefix,
         }
         crew = Crew(folder, common)
-        control = stack.enter_context(_control_plane(settings, port, crew.log(SERVE)))
+        control = stack.enter_context(_control_plane(settings, listener or _listener(None), crew.log(SERVE)))
         stack.callback(crew.close)
         stack.callback(_ignore_interrupts)  # the first thing on the way out: nothing is to be left half stopped
         yield Stage(store, settings.database_url, control.url, token, names, crew, market, voice)
@@ -74,6 +75,8 @@ def _settings(database: str | None, folder: Path) -> Settings:
     }
     settings = read_settings(flags, environment={}, directory=folder)
     check_lasting(settings.database_url)
+    if settings.database_url.startswith(CONTROL_PLANES):
+        raise ConfigurationError("The demo brings a control plane of its own: name a database, or none at all.")
     return settings
 
 
@@ -85,11 +88,23 @@ def _anchored(url: str) -> str:
     return f"{scheme}{slashes}{Path.cwd() / path}"
 
 
-def _upgrade(settings: Settings) -> None:
+@contextmanager
+def _store(settings: Settings, *, upgraded: bool) -> Iterator[SqlStore]:
     from holdfast.stores.upgrade import upgrade
+    from holdfast.wiring.sql import open_database, open_store
 
-    with opened_database(settings, create=True, named=False) as database:
-        upgrade(database.engine)
+    with explained():
+        if upgraded:
+            with closing(open_database(settings.database_url)) as database:
+                upgrade(database.engine)
+        with closing(open_store(settings.database_url)) as store:
+            yield store
+
+
+def _listener(port: int | None) -> socket.socket:
+    from holdfast.cli.beside import take_port
+
+    return take_port(port)
 
 
 @contextmanager
@@ -115,14 +130,12 @@ def _marketplaces() -> Iterator[Market]:
 
 
 @contextmanager
-def _control_plane(settings: Settings, port: int | None, log: Path) -> Iterator[ControlPlane]:
-    from holdfast.cli.beside import take_port
+def _control_plane(settings: Settings, listener: socket.socket, log: Path) -> Iterator[ControlPlane]:
     from holdfast.cli.serve import HOST, serve_settings
     from holdfast.domain.events import Events
     from holdfast.observe.logs import LogSubscriber, configure
     from holdfast.serve.running import ControlPlane
 
-    listener = take_port(port)
     with log.open("w", encoding="utf-8", buffering=1) as stream:
         events = Events(LogSubscriber(configure("json", "info", stream)))
         control = ControlPlane(serve_settings(settings, settings.database_url, HOST, 0), events, listener)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from holdfast.cli.demo.killed import SPEC
+from holdfast.cli.demo.killed import payload
 from holdfast.cli.demo.names import SOURCES
 from holdfast.cli.demo.prices import moves
 from holdfast.cli.demo.stage import Stage
@@ -27,7 +27,7 @@ def play(stage: Stage, killed: str) -> dict[str, Any]:
     stage.wait(lambda: stage.ended(killed), "the killed worker's job ends")
     found = store.events(killed)
     voice.say(f"The model run has succeeded in spite of it all: {' → '.join(event.event for event in found)}.")
-    again = stage.enqueue("run_model", {"spec": SPEC}, unique=True, reuse_seconds=3600.0)
+    again = stage.enqueue("run_model", payload(stage), unique=True, reuse_seconds=3600.0)
     stage.expect(again.id == killed, "the same run, asked for again, should be answered by the one there is")
     voice.say("Asked for once more, the same run is answered from the record: nothing is computed twice.")
     stage.wait(lambda: all(stage.idle(queue) for queue in stage.names.queues), "every job has ended")
@@ -73,7 +73,7 @@ def _lines(states: Counter[State], settled: Counter[str], summary: dict[str, int
         ("jobs", _told(states)),
         ("attempts", f"{summary['attempts']}: {', '.join(ends)}"),
         ("records", f"{summary['records']} price points and valuations, each kept once"),
-        ("leases lost", f"{summary['leases_lost']}: one worker killed, one asleep"),
+        ("leases lost", f"{summary['leases_lost']}, of a worker that was killed and one that slept"),
         ("refusals", f"{summary['refusals']} late reports, none of which changed anything"),
         ("breaker", f"{summary['breaker_moves']} moves"),
     ]

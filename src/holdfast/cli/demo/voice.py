@@ -43,6 +43,10 @@ class Voice:
         if why:
             output.line(f"{MARGIN}{why}")
 
+    def whole(self, text: str) -> None:
+        """Something to copy, which is never folded."""
+        self.line(f"{MARGIN}{text}")
+
     def show(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         if not self._silent:
             output.table(headers, rows, indent=len(MARGIN))

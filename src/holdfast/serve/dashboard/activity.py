@@ -12,8 +12,8 @@ from holdfast.serve.dashboard.session import Visitor
 
 HOUR = 3_600.0
 # Range, and how much of it is one point: about a hundred of them, whatever the range.
-RANGES = (("1 h", 3_600), ("6 h", 21_600), ("24 h", 86_400), ("7 d", 604_800))
-STEPS = {3_600: 60.0, 21_600: 300.0, 86_400: 900.0, 604_800: 7_200.0}
+RANGES = (("15 min", 900), ("1 h", 3_600), ("6 h", 21_600), ("24 h", 86_400), ("7 d", 604_800))
+STEPS = {900: 60.0, 3_600: 60.0, 21_600: 300.0, 86_400: 900.0, 604_800: 7_200.0}
 
 
 def of_all(store: Store, visitor: Visitor, seconds: float, step_seconds: float = 60.0) -> tuple[Step, ...]:

@@ -217,7 +217,9 @@ class Claimed:
     traceparent: str | None
     lease_token: str = field(repr=False)
     message_id: str | None = None  # of the message that named it, if one did
-    due_for_seconds: float | None = None  # it had been due for so long when it was claimed, by the store's clock
+    # How long it had been due by the store's clock. None where the row does not tell: a job that was given back keeps
+    # its due time, and with it its place in line, so that from there on it is not known since when it waited.
+    due_seconds: float | None = None
 
     @property
     def attempt_id(self) -> str:

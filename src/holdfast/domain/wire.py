@@ -115,7 +115,7 @@ def claimed_to_json(job: Claimed, heartbeat_seconds: float = DEFAULT_HEARTBEAT_S
         "crashes": job.crashes,
         "max_attempts": job.max_attempts,
         "max_crashes": job.max_crashes,
-        "due_for_seconds": job.due_for_seconds,
+        "due_seconds": job.due_seconds,
     }
 
 
@@ -137,7 +137,7 @@ def claimed_from_json(value: Mapping[str, Any]) -> Claimed:
         traceparent=value["traceparent"],
         lease_token=value["lease_token"],
         message_id=value["message_id"],
-        due_for_seconds=value.get("due_for_seconds"),  # a control plane of an older version does not tell
+        due_seconds=value.get("due_seconds"),
     )
 
 

@@ -70,20 +70,20 @@ class OpenTelemetry:
     def enqueueing(self, jobs: Sequence[NewJob], parent: str | None) -> Enqueueing:
         return _EnqueueSpan(self._tracer, jobs, parent)
 
-    def attempt(self, job: JobInfo, worker: str | None, due_for_seconds: float | None) -> AttemptSpan:
+    def attempt(self, job: JobInfo, worker: str | None, due_seconds: float | None) -> AttemptSpan:
         """With the span of its wait, which is over."""
         try:
-            return AttemptSpan(self._begin(job, worker, due_for_seconds))
+            return AttemptSpan(self._begin(job, worker, due_seconds))
         except Exception:
             return AttemptSpan(trace.INVALID_SPAN)
 
-    def _begin(self, job: JobInfo, worker: str | None, due_for_seconds: float | None) -> Span:
+    def _begin(self, job: JobInfo, worker: str | None, due_seconds: float | None) -> Span:
         parent = _context(parse(job.traceparent) or self._root(job.id))
         now = time.time_ns()
         known = _about(job.task, job.queue, job.source)
         known |= {"messaging.message.id": job.id, "holdfast.attempt": job.attempt}
-        if due_for_seconds is not None:
-            began = now - int(due_for_seconds * 1e9)
+        if due_seconds is not None:
+            began = now - int(due_seconds * 1e9)
             self._tracer.start_span(f"wait {job.task}", parent, attributes=known, start_time=began).end(now)
         known |= {"messaging.operation.name": "attempt", "messaging.operation.type": "process"}
         if worker is not None:

@@ -142,7 +142,7 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
     channel = _Channel()
     saves = Saves(job.job_id, job.attempt, lambda: app.artifact_store)
     asking = _Asking(serving, Beat(job.job_id, job.attempt, job.lease_token, worker))
-    info, trace = _traced(JobInfo.from_claimed(job), worker, job.due_for_seconds)
+    info, trace = _traced(JobInfo.from_claimed(job), worker, job.due_seconds)
     context = Context(info, channel, job.lease_token, complete=complete_in, saves=saves, asking=asking)
     context.trace = trace
     over = threading.Event()
@@ -178,11 +178,11 @@ def _settle(store: Store, report: Report, trace: AttemptTrace | None) -> None:
             trace.dropped()
 
 
-def _traced(info: JobInfo, worker: str, due_for_seconds: float | None) -> tuple[JobInfo, AttemptTrace | None]:
+def _traced(info: JobInfo, worker: str, due_seconds: float | None) -> tuple[JobInfo, AttemptTrace | None]:
     traces = tracing.active()
     if traces is None:
         return info, None
-    trace = traces.attempt(info, worker, due_for_seconds)
+    trace = traces.attempt(info, worker, due_seconds)
     return replace(info, traceparent=trace.traceparent or info.traceparent), trace
 
 

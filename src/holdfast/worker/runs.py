@@ -367,5 +367,5 @@ class Runs:
 def _begin_trace(traces: Traces, held: Held) -> None:
     """From here on the job carries the context of its attempt: to its code, and to the jobs that this enqueues."""
     job = held.job
-    held.trace = traces.attempt(JobInfo.from_claimed(job), held.worker, job.due_for_seconds)
+    held.trace = traces.attempt(JobInfo.from_claimed(job), held.worker, job.due_seconds)
     held.job = replace(job, traceparent=held.trace.traceparent or job.traceparent)

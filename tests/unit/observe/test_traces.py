@@ -25,8 +25,8 @@ class Attempts:
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
 
-    def begin(self, due_for_seconds: float | None = None) -> AttemptSpan:
-        return OpenTelemetry(self.provider).attempt(JOB, "ann", due_for_seconds)
+    def begin(self, due_seconds: float | None = None) -> AttemptSpan:
+        return OpenTelemetry(self.provider).attempt(JOB, "ann", due_seconds)
 
     def only(self) -> ReadableSpan:
         [span] = self.exporter.get_finished_spans()
@@ -80,7 +80,7 @@ def test_an_attempt_that_nobody_reports_has_an_end_too(attempts: Attempts) -> No
 
 
 def test_the_wait_ends_where_the_attempt_begins(attempts: Attempts) -> None:
-    attempts.begin(due_for_seconds=2.5).ended(Succeeded())
+    attempts.begin(due_seconds=2.5).ended(Succeeded())
     wait, attempt = attempts.exporter.get_finished_spans()
     assert wait.start_time is not None
     assert wait.end_time == attempt.start_time == wait.start_time + 2_500_000_000

@@ -25,7 +25,7 @@ def begin(work: Work) -> None:
     if TRACED in os.environ or not traces.is_recording:
         work.context.trace = traces.inside(work.job.traceparent)
         return
-    work.trace = traces.attempt(work.job, os.environ.get(WORKER), work.due_for_seconds)
+    work.trace = traces.attempt(work.job, os.environ.get(WORKER), work.due_seconds)
     work.context.trace = work.trace
     work.job = work.context.job = replace(work.job, traceparent=work.trace.traceparent or work.job.traceparent)
 

@@ -103,5 +103,5 @@ def job_to_json(job: Claimed) -> dict[str, Any]:
         "timeout": job.timeout_seconds,
         "lease": job.lease_seconds,
         "traceparent": job.traceparent,
-        "due_seconds": job.due_seconds,
+        "due": job.due_seconds,
     }

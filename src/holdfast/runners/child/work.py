@@ -45,7 +45,7 @@ class Work:
         self.context = Context(self.job, self.channel, job["token"], complete=_complete, saves=saves, asking=self.asks)
         self.wake: Callable[[], object] | None = None
         self.is_entered = False
-        self.due_seconds: float | None = job.get("due_seconds")
+        self.due_seconds: float | None = job.get("due")
         self.trace: AttemptTrace | None = None  # if its span is made here
 
     def cancel(self, reason: str) -> None:

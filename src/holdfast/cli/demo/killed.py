@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.cli.demo.stage import ADA, DOORS, GRACE, LEASE_SECONDS, Stage
-from holdfast.domain.job import AuditEvent
+from holdfast.domain.job import AuditEvent, Job
 
 MEMBERS = 450  # about five seconds: each member of the ensemble takes ten milliseconds
 
@@ -16,8 +16,7 @@ def play(stage: Stage, meanwhile: Callable[[], None]) -> dict[str, Any]:
     voice = stage.voice
     voice.scene("3. A worker is killed in the middle of a job")
     job_id = stage.enqueue("run_model", payload(stage), unique=True).id
-    stage.wait(lambda: _done(stage.store.job(job_id).progress) >= MEMBERS // 10, "the model run is under way")
-    job = stage.store.job(job_id)
+    job = _under_way(stage, job_id)
     victim = stage.called(job.lease_owner)
     heir = GRACE if victim == ADA else ADA
     voice.say(
@@ -40,6 +39,18 @@ def play(stage: Stage, meanwhile: Callable[[], None]) -> dict[str, Any]:
 
 def payload(stage: Stage) -> dict[str, Any]:
     return {"spec": {"growth": 0.3, "noise": 0.2, "capacity": stage.names.capacity, "members": MEMBERS}}
+
+
+def _under_way(stage: Stage, job_id: str) -> Job:
+    """The job as it was when somebody had come far enough with it."""
+    seen: list[Job] = []
+
+    def is_far_enough() -> bool:
+        seen.append(stage.store.job(job_id))
+        return seen[-1].lease_owner is not None and _done(seen[-1].progress) >= MEMBERS // 10
+
+    stage.wait(is_far_enough, "the model run is under way")
+    return seen[-1]
 
 
 def _done(progress: Any) -> int:

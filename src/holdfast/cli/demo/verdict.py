@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from holdfast.cli.demo.breaker import CLOSED, OPENED
 from holdfast.cli.demo.killed import payload
 from holdfast.cli.demo.names import SOURCES
 from holdfast.cli.demo.prices import moves
 from holdfast.cli.demo.stage import Stage
 from holdfast.cli.verify import check
+from holdfast.domain.job import Job
 from holdfast.domain.lifecycle import State
 
 # How attempts end that do not succeed, in words.
@@ -34,15 +37,8 @@ def play(stage: Stage, killed: str) -> dict[str, Any]:
     jobs = list(stage.jobs())
     states = Counter(job.state for job in jobs)
     stage.expect(states == {State.SUCCEEDED: len(jobs)}, f"every job should have succeeded, not {_told(states)}")
-    settled = _settled(stage, [job.id for job in jobs])
-    summary = {
-        "jobs": len(jobs),
-        "attempts": sum(job.attempt for job in jobs),
-        "records": _records(stage, [job.id for job in jobs]),
-        "leases_lost": settled["lease_lost"],
-        "refusals": sum(refusal.count for job in jobs for refusal in store.refusals(job.id)),
-        "breaker_moves": sum(len(moves(stage, source, "breaker_opened", "breaker_closed")) for source in SOURCES),
-    }
+    settled = _settled(stage, jobs)
+    summary = _summary(stage, jobs, settled)
     voice.show(("what", "how many"), _lines(states, settled, summary))
     verdict = check(store)
     stage.expect(verdict.ok, "verify should find nothing wrong")
@@ -57,14 +53,22 @@ def play(stage: Stage, killed: str) -> dict[str, Any]:
     }
 
 
-def _settled(stage: Stage, job_ids: list[str]) -> Counter[str]:
+def _settled(stage: Stage, jobs: Sequence[Job]) -> Counter[str]:
     """How attempts ended."""
-    events = (event for job_id in job_ids for event in stage.store.events(job_id))
+    events = (event for job in jobs for event in stage.store.events(job.id))
     return Counter(e.event for e in events if e.from_state == State.RUNNING and e.to_state != State.RUNNING)
 
 
-def _records(stage: Stage, job_ids: list[str]) -> int:
-    return sum(len(stage.store.records(job_id=job_id, limit=1_000).items) for job_id in job_ids)
+def _summary(stage: Stage, jobs: Sequence[Job], settled: Counter[str]) -> dict[str, int]:
+    store = stage.store
+    return {
+        "jobs": len(jobs),
+        "attempts": sum(job.attempt for job in jobs),
+        "records": sum(len(store.records(job_id=job.id, limit=1_000).items) for job in jobs),
+        "leases_lost": settled["lease_lost"],
+        "refusals": sum(refusal.count for job in jobs for refusal in store.refusals(job.id)),
+        "breaker_moves": sum(len(moves(stage, source, OPENED, CLOSED)) for source in SOURCES),
+    }
 
 
 def _lines(states: Counter[State], settled: Counter[str], summary: dict[str, int]) -> list[tuple[str, object]]:

@@ -79,13 +79,11 @@ def play(stage: Stage, sleeper: Sleeper, heir: str) -> dict[str, Any]:
     stage.expect(kept, "each refusal should be on the record")
     unchanged = done.state is State.SUCCEEDED and stage.store.job(job_id) == done
     stage.expect(unchanged, "the zombie should have changed nothing")
-    voice.say(
-        f"Now {ZOMBIE} wakes up and reports that it is done. It is refused, and that is on the record, too:",
-        "The result stays as it was: a job has one outcome.",
-        "bold",
-    )
+    told = f"Now {ZOMBIE} wakes up and reports that it is done. It is refused, and that is on the record, too:"
+    voice.say(told, style="bold")
     voice.show(
         ("it said", "refused because", "worker", "attempt"), [(r.verb, r.reason, ZOMBIE, r.attempt) for r in found]
     )
+    voice.say("The result stays as it was: a job has one outcome.")
     refusals = [{"verb": r.verb, "reason": r.reason, "worker": ZOMBIE, "count": r.count} for r in found]
     return {"zombie": {"job_id": job_id, "refusals": refusals}}

@@ -1,8 +1,8 @@
 """Make the pictures of the README and the docs from the real thing: `python scripts/screenshots.py`.
 
-The demo is played on a file of its own, so that there is a job whose worker was killed and a breaker that has moved. Then a
-control plane and two workers run jobs on the same file for some minutes, and Debian's chromium looks at them. Nothing is
-drawn by hand, and nothing is left running.
+The demo is played on a file of its own, so that there is a job whose worker was killed and a breaker that has moved.
+Then a control plane and two workers run jobs on the same file for some minutes, and Debian's chromium looks at them.
+Nothing is drawn by hand, and nothing is left running.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ def load(folder: Path, environment: dict[str, str], seconds: float) -> None:
         for _turn in range(random.randint(2, 9) * busy):
             number += 1
             jobs.append(NewJob(task="charge", queue="billing", source="payments", payload={"order": number}))
-            jobs.append(NewJob(task="collect", queue="scrape", source="shop", payload={"article": number}, max_attempts=1))
+            article = {"article": number}
+            jobs.append(NewJob(task="collect", queue="scrape", source="shop", payload=article, max_attempts=1))
         if number % 50 < 8:
             jobs.append(NewJob(task="train", queue="models", payload={"run": number}))
         store.enqueue_many(jobs)

@@ -41,7 +41,7 @@ from holdfast.worker.hand import SLOW_SECONDS
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
-from holdfast.worker.memory import MemoryWatch
+from holdfast.worker.memory import MemoryWatch, memory_of
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.orphans import Orphans
 from holdfast.worker.patience import Patience
@@ -367,6 +367,7 @@ class Supervisor:
             processes=len(self.pool),
             slots=self.pool.slots,
             running=self.runs.started,
+            detail=memory_of(self.pool),
         )
 
 

@@ -22,6 +22,7 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 MOST_SHOWN = 100
 MOST_RUNNING = 500
 MOST_ON_A_CARD = 12
+MOST_STOPPED = 20
 STATES = tuple(str(state) for state in WorkerState)
 
 
@@ -33,6 +34,11 @@ class Card:
     queues: tuple[str, ...] | None
     jobs: list[Job]
     more: int
+
+    @property
+    def running(self) -> int:
+        """By its leases, which are of now; its own word is some seconds old."""
+        return len(self.jobs) + self.more
 
     @property
     def memory(self) -> Any:
@@ -48,9 +54,11 @@ async def workers(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Res
     running: dict[str, list[Job]] = defaultdict(list)
     for item in found.items:
         running[item.job.lease_owner or ""].append(item.job)
-    order = {"alive": 0, "resting": 1, "gone": 2, "stopped": 3}
-    shown = sorted(fleet.workers, key=lambda worker: (order[standing_of(fleet, worker)], worker.id))
-    known = {worker.id for worker in shown}
+    order = {"alive": 0, "resting": 1, "gone": 2}
+    known = {worker.id for worker in fleet.workers}
+    stopped = [worker for worker in fleet.workers if worker.stopped_at is not None]
+    shown = [worker for worker in fleet.workers if worker.stopped_at is None]
+    shown.sort(key=lambda worker: (order[standing_of(fleet, worker)], worker.id))
     return page(
         request,
         "workers",
@@ -58,7 +66,7 @@ async def workers(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Res
         part="workers_now.html",
         cards=[_card(fleet, worker, running[worker.id], visitor) for worker in shown[:MOST_SHOWN]],
         left_out=max(0, len(shown) - MOST_SHOWN),
-        alive=sum(fleet.alive(worker) for worker in shown),
+        stopped=sorted(stopped, key=lambda worker: worker.beat_at, reverse=True)[:MOST_STOPPED],
         others=[job for owner, jobs in running.items() if owner not in known for job in jobs],
         states=STATES,
     )

@@ -13,6 +13,7 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.retention import Pruned
 from holdfast.domain.views import (
     DeadCount,
+    DeadGroups,
     Page,
 )
 from holdfast.stores import claimable as claimable_now
@@ -81,6 +82,9 @@ class OperatorPart:
         self, *, task: str | None = None, queue: str | None = None, older_than: float | None = None
     ) -> list[DeadCount]:
         return dead.dead_counts(self.database, task, queue, older_than)
+
+    def dead_groups(self, queues: Sequence[str] | None = None, most: int = 10_000) -> DeadGroups:
+        return dead.dead_groups(self.database, queues, most)
 
     def purge(self, job_ids: Sequence[str], older_than: float = 0.0) -> Pruned:
         """Delete failed jobs; their histories stay, and end in `pruned`."""

@@ -52,3 +52,19 @@ def counts(filters: tuple[str, ...]) -> Statement:
             GROUP BY task, code ORDER BY count(*) DESC, task, code"""
 
     return Statement(f"dead.counts.{'.'.join(filters)}", build, replan=True)
+
+
+@cache
+def newest(limited: bool) -> Statement:
+    """What groups of them are made of, the newest first."""
+
+    def build(words: Words) -> str:
+        values = "json_array_elements_text(CAST(:queues AS json))" if words.postgres else "json_each(:queues)"
+        ours = f"AND j.queue IN (SELECT value FROM {values})" if limited else ""
+        said = "j.last_error ->> '{}'" if words.postgres else "json_extract(j.last_error, '$.{}')"
+        return f"""
+            SELECT {words.as_text("j.id")}, j.task, {said.format("code")},
+                   substr({said.format("message")}, 1, :longest), j.finished_at
+            FROM holdfast_jobs j WHERE j.state = 'failed' {ours} ORDER BY j.id DESC LIMIT :most"""
+
+    return Statement(f"dead.newest.{'limited' if limited else 'all'}", build, replan=True)

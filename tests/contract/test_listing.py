@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.domain.answers import Beat
-from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.errors import Conflict, InvalidInput, NotFound
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Succeeded
@@ -42,6 +42,17 @@ def test_states_and_task_narrow_a_list(store: SqlStore) -> None:
     enqueue(store)
     assert [item.job.id for item in store.listed(states=[State.SUCCEEDED]).items] == [done]
     assert store.listed(task="nobody").items == ()
+
+
+def test_what_runs_is_listed_the_longest_first_without_what_is_large(store: SqlStore) -> None:
+    later, first = put(store, "q", payload={"text": "ä" * 5000}), put(store, "q")
+    put(store, "q")
+    claim_this(store, first)
+    claim_this(store, later)
+    assert [(item.job.id, item.omitted) for item in store.running()] == [(first, ()), (later, ("payload",))]
+    assert [item.job.id for item in store.running(limit=1)] == [first]
+    with pytest.raises(InvalidInput, match="limit"):
+        store.running(limit=0)
 
 
 def test_jobs_are_counted_by_state_and_queue(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,13 +138,13 @@ def _rate(per_second: float) -> str:
 
 
 def sparkline(counts: Sequence[int], cells: int, sparks: str = SPARKS) -> str:
-    """The last so many counts that fit, each as high as its share of the highest; several share a cell if need be."""
+    """Each as high as its share of the highest, the youngest at the right; several share a cell where they must."""
     if cells <= 0 or not counts:
         return ""
     size = max(1, -(-len(counts) // cells))
     sums = [sum(counts[max(0, end - size) : end]) for end in range(len(counts), 0, -size)][::-1]
     highest = max(sums)
-    return "".join(sparks[-(-count * (len(sparks) - 1) // highest) if highest else 0] for count in sums).rjust(cells)
+    return "".join(sparks[-(-count * (len(sparks) - 1) // highest) if highest else 0] for count in sums)
 
 
 def _states(states: Sequence[StateCount], width: int) -> Text:

@@ -22,6 +22,14 @@ class Page(Generic[Item]):
 
 
 @dataclass(frozen=True, slots=True)
+class Found(Page[Item]):
+    """A page of a search that looks at so many rows at most. With `looked_back_to` it is short because of that: what is
+    wanted may still lie beyond, and `after` goes on from there."""
+
+    looked_back_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """A job in a list that must stay small: columns that are `omitted` are too large for it and read as empty."""
 

@@ -15,6 +15,8 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.views import (
+    Counted,
+    JobFilter,
     Listed,
     Page,
     QueueSettings,
@@ -32,6 +34,7 @@ from holdfast.stores.verbs import (
     listing,
     log_lines,
     querying,
+    searching,
     worker_rows,
 )
 from holdfast.stores.verbs.stuck import stuck
@@ -94,7 +97,18 @@ class QueryPart:
         limit: int = 50,
         after: str | None = None,
     ) -> Page[Listed]:
-        return listing.listed(self.database, states, queues, task, limit, after)
+        wanted = JobFilter(tuple(states), None if queues is None else tuple(queues), task)
+        return searching.search(self.database, wanted, limit, after, True)
+
+    def search(
+        self, wanted: JobFilter, limit: int = 50, after: str | None = None, newest_first: bool = True
+    ) -> Page[Listed]:
+        """In order of their ids, which is that of their creation. A page may be short although there is more: then it
+        says how far it looked (`Found`), and `after` goes on from there."""
+        return searching.search(self.database, wanted, limit, after, newest_first)
+
+    def count_jobs(self, wanted: JobFilter, most: int = 10_000) -> Counted:
+        return searching.count_jobs(self.database, wanted, most)
 
     def queue_of(self, job_id: str) -> str | None:
         """None when there is no such job."""

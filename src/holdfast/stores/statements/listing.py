@@ -36,24 +36,10 @@ def _column(words: Words, name: str) -> str:
     return f"CASE WHEN {_fits(words, name)} THEN j.{name} END" if name in LARGE else f"j.{name}"
 
 
-@cache
-def list_jobs(filters: tuple[str, ...]) -> Statement:
-    """Newest first, continued before the id `after`. Behind the columns of a job stands, for each of `LARGE`, whether
-    it is there."""
-
-    def build(words: Words) -> str:
-        known = {
-            "states": f"j.state IN {_among(words, 'states')}",
-            "queues": f"j.queue IN {_among(words, 'queues')}",
-            "task": "j.task = :task",
-            "after": f"j.id < {_id(words, 'after')}",
-        }
-        where = " AND ".join(known[name] for name in filters) or "true"
-        columns = ", ".join(_column(words, name) for name in JOB_COLUMNS)
-        whole = ", ".join(_fits(words, name) for name in LARGE)
-        return f"SELECT {columns}, {whole} FROM holdfast_jobs j WHERE {where} ORDER BY j.id DESC LIMIT :limit"
-
-    return Statement(f"listing.jobs.{'.'.join(filters)}", build)
+def listed_columns(words: Words) -> str:
+    """Behind the columns of a job stands, for each of `LARGE`, whether it is there."""
+    columns = ", ".join(_column(words, name) for name in JOB_COLUMNS)
+    return f"{columns}, {', '.join(_fits(words, name) for name in LARGE)}"
 
 
 def _queue_of(words: Words) -> str:

@@ -7,45 +7,21 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from holdfast.domain.lifecycle import State
-from holdfast.domain.names import check_id, check_integer, check_name
-from holdfast.domain.views import Listed, Page, QueueSettings, Refusal, StateCount
+from holdfast.domain.names import check_id, check_name
+from holdfast.domain.views import Listed, QueueSettings, Refusal, StateCount
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Row
 from holdfast.stores.statements import listing as sql
 from holdfast.stores.statements.queries import JOB_COLUMNS
-from holdfast.stores.verbs.querying import MAX_PAGE, known_state, refusal
+from holdfast.stores.verbs.querying import refusal
 
 MOST_INLINE_BYTES = 4_096
 MOST_COUNTED = 100_000
 
 
-def listed(
-    database: Database,
-    states: Sequence[State],
-    queues: Sequence[str] | None,
-    task: str | None,
-    limit: int,
-    after: str | None,
-) -> Page[Listed]:
-    check_integer(limit, "limit", 1, MAX_PAGE)
-    wanted: dict[str, Any] = {
-        "states": json.dumps([known_state(state) for state in states]) if states else None,
-        "queues": _names(queues),
-        "task": None if task is None else check_name(task, "task"),
-        "after": None if after is None else check_id(after, "after"),
-    }
-    given = {name: value for name, value in wanted.items() if value is not None}
-    with database.reading() as transaction:
-        limits = {"limit": limit + 1, "most": MOST_INLINE_BYTES}
-        found = transaction.rows(sql.list_jobs(tuple(given)), {**given, **limits})
-    items = tuple(_listed(row, database.dialect) for row in found[:limit])
-    return Page(items, items[-1].job.id if len(found) > limit else None)
-
-
-def _listed(row: Row, dialect: str) -> Listed:
+def listed(row: Row, dialect: str) -> Listed:
     columns, whole = row[: len(JOB_COLUMNS)], row[len(JOB_COLUMNS) :]
     omitted = tuple(name for name, fits in zip(sql.LARGE, whole, strict=True) if not fits)
     found = rows.job(columns, dialect)
@@ -68,11 +44,11 @@ def queue_settings(database: Database, name: str) -> QueueSettings:
 
 def refusals_in(database: Database, queues: Sequence[str]) -> list[Refusal]:
     with database.reading() as transaction:
-        return [refusal(row) for row in transaction.rows(sql.REFUSALS, {"queues": _names(queues)})]
+        return [refusal(row) for row in transaction.rows(sql.REFUSALS, {"queues": names(queues)})]
 
 
 def state_counts(database: Database, queues: Sequence[str] | None) -> list[StateCount]:
-    given = {"most": MOST_COUNTED} | ({} if queues is None else {"queues": _names(queues)})
+    given = {"most": MOST_COUNTED} | ({} if queues is None else {"queues": names(queues)})
     found: dict[State, tuple[int, bool]] = dict.fromkeys(State, (0, False))
     with database.reading() as transaction:
         for states in sql.INDEXED:
@@ -87,5 +63,5 @@ def state_counts(database: Database, queues: Sequence[str] | None) -> list[State
     return [StateCount(state, count, at_least) for state, (count, at_least) in found.items()]
 
 
-def _names(queues: Sequence[str] | None) -> str | None:
+def names(queues: Sequence[str] | None) -> str | None:
     return None if queues is None else json.dumps([check_name(queue, "queue") for queue in queues])

@@ -33,6 +33,7 @@ MOST_COUNTED = 100_000
 FIRST_LOOK = 1_000  # rows of the first walk, and some more for every one that is wanted
 LOOKS_EACH = 4
 MOST_LOOKED = 20_000  # rows of every further walk
+MOST_READ = 8_000  # the same where the JSON of every row has to be read
 MOST_TAKEN = 10_000  # rows of a set
 MOST_GROUPS = 1_000  # lanes or queues whose heads are looked at
 _SPEC_HASH = re.compile("[0-9a-f]{6,64}")
@@ -47,12 +48,15 @@ class _Part:
 
 
 class _Search:
-    def __init__(self, wanted: JobFilter, limit: int, after: str | None, newest_first: bool) -> None:
+    def __init__(
+        self, wanted: JobFilter, limit: int, after: str | None = None, newest_first: bool = True, counting: bool = False
+    ) -> None:
         self._given = _given(wanted)
         self._states = _states(wanted)
         self._nothing = wanted.queues is not None and not wanted.queues
         self._limit = limit
         self._newest_first = newest_first
+        self._counting = counting  # then it does not matter which they are
         self._place = {} if after is None else {"after": check_id(after, "after")}
 
     def ids(self, transaction: Transaction) -> _Part:
@@ -63,6 +67,22 @@ class _Search:
         if first.end is None or len(first.ids) > self._limit:
             return first
         return self._merged([self._best(transaction, ways, states) for states, ways in self._families()])
+
+    def count(self, transaction: Transaction) -> Counted:
+        """Up to the limit. No job is in two states, so that every family can be counted by itself."""
+        if not self._states or self._nothing:
+            return Counted(0)
+        first = self._walk(transaction, "all", self._states, self._look())
+        if first.end is None or len(first.ids) > self._limit:
+            return Counted(min(len(first.ids), self._limit), len(first.ids) > self._limit)
+        count, at_least = 0, False
+        for states, ways in self._families():
+            part = self._best(transaction, ways, states)
+            count, at_least = count + len(part.ids), at_least or part.end is not None
+            if count > self._limit:
+                break
+        count = max(count, len(first.ids))
+        return Counted(min(count, self._limit), at_least or count > self._limit)
 
     def _families(self) -> Iterator[tuple[tuple[State, ...], list[str]]]:
         """States that are looked for together, and the ways to find them, the best first."""
@@ -102,17 +122,24 @@ class _Search:
 
     def _try(self, transaction: Transaction, way: str, states: tuple[State, ...]) -> _Part | None:
         if way in sql.WALKS:
-            return self._walk(transaction, way, states, max(MOST_LOOKED, 2 * self._limit))
-        given = {**self._given, **self._place, "limit": self._limit + 1, "most": MOST_TAKEN, "groups": MOST_GROUPS}
+            return self._walk(transaction, way, states, self._look())
+        most = max(MOST_TAKEN, self._limit + 1)
+        given = {**self._given, **self._place, "limit": self._limit + 1, "most": most, "groups": MOST_GROUPS}
         found = transaction.rows(sql.whole(way, self._wanted(states)), given)
         (_, looked, groups), ids = found[0], [row[0] for row in found[1:]]
-        return None if looked >= MOST_TAKEN or groups >= MOST_GROUPS else self._part(ids, None)
+        is_cut = looked >= most or groups >= MOST_GROUPS
+        if is_cut and not (self._counting and len(ids) > self._limit):
+            return None
+        return self._part(ids, None)
 
     def _walk(self, transaction: Transaction, along: str, states: tuple[State, ...], look: int) -> _Part:
         given = {**self._given, **self._place, "look": look, "limit": self._limit + 1}
         found = transaction.rows(sql.walk(along, self._wanted(states)), given)
         end = found[-1][0] if found and found[-1][1] == look else None
         return self._part([job_id for job_id, _number, wanted in found if wanted], end)
+
+    def _look(self) -> int:
+        return MOST_READ if "error_code" in self._given else max(MOST_LOOKED, 2 * self._limit)
 
     def _wanted(self, states: tuple[State, ...]) -> sql.Wanted:
         filters = tuple(name for name in self._given if name != "spec_end")
@@ -160,8 +187,7 @@ def search(database: Database, wanted: JobFilter, limit: int, after: str | None,
 def count_jobs(database: Database, wanted: JobFilter, most: int) -> Counted:
     check_integer(most, "most", 1, MOST_COUNTED)
     with _looking(database) as transaction:
-        part = _Search(wanted, most, None, True).ids(transaction)
-    return Counted(min(len(part.ids), most), part.end is not None)
+        return _Search(wanted, most, counting=True).count(transaction)
 
 
 def _created_at(transaction: Transaction, job_id: str) -> datetime | None:

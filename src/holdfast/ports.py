@@ -245,7 +245,9 @@ class OperatorStore(Protocol):
 
     def refusals_in(self, queues: Sequence[str]) -> list[Refusal]: ...
 
-    def state_counts(self, queues: Sequence[str] | None = None) -> list[StateCount]: ...
+    def state_counts(self, queues: Sequence[str] | None = None, most: int = 100_000) -> list[StateCount]:
+        """Of each queue and state at most so many are counted; beyond that the answer is "at least"."""
+
 
     def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]: ...
 

@@ -34,6 +34,7 @@ OLDEST_SECONDS = 300.0  # what is older says nothing about now
 HANGING_SECONDS = 10.0
 RENEWED_SECONDS = 1.0
 STUCK_GROUPS = 200
+MOST_COUNTED = 10_000  # jobs of each queue and state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class FleetNow:
 def look(store: Store) -> FleetNow:
     assert isinstance(store, SqlStore)
     began = time.monotonic()
-    queues, states, workers = store.queues(), store.state_counts(), store.workers()
+    queues, states, workers = store.queues(), store.state_counts(most=MOST_COUNTED), store.workers()
     sources, stuck = store.sources(), store.stuck(STUCK_GROUPS)
     found = facts(store.database)
     return FleetNow(

@@ -135,8 +135,8 @@ _WORKER = {"error_wait": BAD, "draining": WARN, "stopped": FAINT, "idle": FAINT}
 
 def _memory(worker: WorkerView) -> str:
     """Where a worker tells it."""
-    used = worker.detail.get("memory_bytes")
-    return f"{used / 2**20:,.0f} MiB" if isinstance(used, int | float) and not isinstance(used, bool) else "-"
+    used = worker.detail.get("memory_kb")
+    return f"{used / 2**10:,.0f} MiB" if isinstance(used, int | float) and not isinstance(used, bool) else "-"
 
 
 def _sources(sight: Sight, now: datetime) -> Section:

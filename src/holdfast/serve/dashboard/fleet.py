@@ -11,7 +11,7 @@ from holdfast.domain.stuck import WORKER_ALIVE
 from holdfast.domain.views import QueueView, SourceView, StateCount, Stuck, WorkerView
 from holdfast.domain.worker_states import WorkerState
 from holdfast.serve.dashboard.session import Visitor
-from holdfast.serve.gauges import FleetNow
+from holdfast.serve.gauges import MOST_COUNTED, FleetNow
 from holdfast.serve.plane import Plane
 
 _WORKS = (WorkerState.POLLING, WorkerState.IDLE)
@@ -47,7 +47,8 @@ async def fleet_for(plane: Plane, visitor: Visitor) -> Fleet:
     queues = visitor.identity.queues
     if queues is None:
         return _seen(found, visitor, found.states)
-    return _seen(found, visitor, tuple(await plane.reads.call(lambda store: store.state_counts(queues))))
+    states = await plane.reads.call(lambda store: store.state_counts(queues, MOST_COUNTED))
+    return _seen(found, visitor, tuple(states))
 
 
 def _seen(found: FleetNow, visitor: Visitor, states: tuple[StateCount, ...]) -> Fleet:

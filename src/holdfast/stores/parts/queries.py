@@ -127,8 +127,8 @@ class QueryPart:
     def refusals_in(self, queues: Sequence[str]) -> list[Refusal]:
         return listing.refusals_in(self.database, queues)
 
-    def state_counts(self, queues: Sequence[str] | None = None) -> list[StateCount]:
-        return listing.state_counts(self.database, queues)
+    def state_counts(self, queues: Sequence[str] | None = None, most: int = 100_000) -> list[StateCount]:
+        return listing.state_counts(self.database, queues, most)
 
     def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]:
         return feed.history(self.database, job_id, after, limit)

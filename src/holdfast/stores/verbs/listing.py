@@ -53,8 +53,8 @@ def refusals_in(database: Database, queues: Sequence[str]) -> list[Refusal]:
         return [refusal(row) for row in transaction.rows(sql.REFUSALS, {"queues": names(queues)})]
 
 
-def state_counts(database: Database, queues: Sequence[str] | None) -> list[StateCount]:
-    given = {"most": MOST_COUNTED} | ({} if queues is None else {"queues": names(queues)})
+def state_counts(database: Database, queues: Sequence[str] | None, most: int) -> list[StateCount]:
+    given = {"most": check_integer(most, "most", 1, MOST_COUNTED)} | ({} if queues is None else {"queues": names(queues)})
     found: dict[State, tuple[int, bool]] = dict.fromkeys(State, (0, False))
     with database.reading() as transaction:
         for states in sql.INDEXED:
@@ -64,7 +64,7 @@ def state_counts(database: Database, queues: Sequence[str] | None) -> list[State
                 looked_at[queue] += int(count)
             for queue, state, count in counted:
                 so_far, at_least = found[State(state)]
-                is_cut = MOST_COUNTED in (int(count), looked_at[queue])
+                is_cut = most in (int(count), looked_at[queue])
                 found[State(state)] = (so_far + int(count), at_least or is_cut)
     return [StateCount(state, count, at_least) for state, (count, at_least) in found.items()]
 

@@ -8,6 +8,7 @@ is there. At the end, how long it takes until an open page hears of a change.
 from __future__ import annotations
 
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -143,13 +144,14 @@ def _addresses(store: SqlStore) -> Iterator[tuple[str, str]]:
     yield "Jobs by error", "/jobs?state=failed&error=Error3"
     yield "Jobs held by a worker", "/jobs?worker=worker+3"
     yield "A job", f"/jobs/{job}"
-    for page in ("queues", "workers", "sources", "dead", "schedules", "audit"):
+    for page in ("queues", "workers", "sources", "dead", "schedules"):
         yield page.capitalize(), f"/{page}"
     yield "A source", "/sources/source%203"
+    yield "Metrics", "/metrics"
+    yield "Audit", "/audit"
     yield "Audit, failed", "/audit?event=failed"
     yield "Audit, of nothing", "/audit?event=lease_lost"
     yield "Audit, of a task", "/audit?task=rare+task"
-    yield "Metrics", "/metrics"
 
 
 def _measure(client: httpx.Client, address: str) -> list[object]:
@@ -159,6 +161,7 @@ def _measure(client: httpx.Client, address: str) -> list[object]:
         response = client.get(address)
         took.append((time.perf_counter() - began) * 1000)
         assert response.status_code == 200, (address, response.status_code, response.text[:500])
+    print(f"{statistics.median(took[1:]):8.1f} ms  {address}", file=sys.stderr, flush=True)
     return [took[0], statistics.median(took[1:]), max(took[1:]), len(response.content)]
 
 

@@ -54,7 +54,8 @@ def refusals_in(database: Database, queues: Sequence[str]) -> list[Refusal]:
 
 
 def state_counts(database: Database, queues: Sequence[str] | None, most: int) -> list[StateCount]:
-    given = {"most": check_integer(most, "most", 1, MOST_COUNTED)} | ({} if queues is None else {"queues": names(queues)})
+    check_integer(most, "most", 1, MOST_COUNTED)
+    given = {"most": most} | ({} if queues is None else {"queues": names(queues)})
     found: dict[State, tuple[int, bool]] = dict.fromkeys(State, (0, False))
     with database.reading() as transaction:
         for states in sql.INDEXED:

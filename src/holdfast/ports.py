@@ -248,7 +248,6 @@ class OperatorStore(Protocol):
     def state_counts(self, queues: Sequence[str] | None = None, most: int = 100_000) -> list[StateCount]:
         """Of each queue and state at most so many are counted; beyond that the answer is "at least"."""
 
-
     def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]: ...
 
     def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage: ...

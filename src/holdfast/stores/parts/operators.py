@@ -26,6 +26,7 @@ from holdfast.stores.verbs import (
     retaining,
 )
 from holdfast.stores.verbs.claiming import Claiming
+from holdfast.stores.verbs.dead_groups import dead_groups
 
 
 class OperatorPart:
@@ -84,7 +85,8 @@ class OperatorPart:
         return dead.dead_counts(self.database, task, queue, older_than)
 
     def dead_groups(self, queues: Sequence[str] | None = None, most: int = 10_000) -> DeadGroups:
-        return dead.dead_groups(self.database, queues, most)
+        """By task, error code and message, the largest first; of the newest `most`."""
+        return dead_groups(self.database, queues, most)
 
     def purge(self, job_ids: Sequence[str], older_than: float = 0.0) -> Pruned:
         """Delete failed jobs; their histories stay, and end in `pruned`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
-from holdfast.domain.feed import FeedPage, FeedPlace
+from holdfast.domain.feed import AuditFilter, AuditPage, FeedPage, FeedPlace
 from holdfast.domain.job import (
     Attempt,
     AuditEvent,
@@ -30,6 +30,7 @@ from holdfast.stores.database import Database
 from holdfast.stores.verbs import (
     announcing,
     artifacts,
+    auditing,
     feed,
     listing,
     log_lines,
@@ -135,6 +136,10 @@ class QueryPart:
 
     def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage:
         return feed.feed(self.database, after, limit)
+
+    def audit(self, wanted: AuditFilter, before: FeedPlace | None = None, limit: int = 50) -> AuditPage:
+        """The log backwards; a page may be short, and says then how far back it looked."""
+        return auditing.audit(self.database, wanted, before, limit)
 
     def store_id(self) -> str:
         """What this database is called where files of several databases are kept."""

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
+from holdfast.domain.lifecycle import TERMINAL
+from holdfast.stores.schema import in_states
 from holdfast.stores.statements.queries import job_columns
 from holdfast.stores.statements.words import Statement, Words
+
+
+def _said(words: Words, name: str) -> str:
+    """A part of the last error, where anything may have been typed by hand."""
+    if words.postgres:
+        return f"j.last_error ->> '{name}'"
+    return f"CASE WHEN json_valid(j.last_error) THEN json_extract(j.last_error, '$.{name}') END"
 
 
 def _where(words: Words, filters: tuple[str, ...]) -> str:
@@ -44,7 +53,7 @@ def counts(filters: tuple[str, ...]) -> Statement:
     """By task and error code, of the newest `most` of them."""
 
     def build(words: Words) -> str:
-        code = "j.last_error ->> 'code'" if words.postgres else "json_extract(j.last_error, '$.code')"
+        code = _said(words, "code")
         return f"""
             SELECT task, code, count(*), max(finished_at) FROM (
               SELECT j.task, {code} AS code, j.finished_at FROM holdfast_jobs j
@@ -54,17 +63,16 @@ def counts(filters: tuple[str, ...]) -> Statement:
     return Statement(f"dead.counts.{'.'.join(filters)}", build, replan=True)
 
 
-@cache
-def newest(limited: bool) -> Statement:
-    """What groups of them are made of, the newest first."""
+def _causes(words: Words, where: str, order: str) -> str:
+    message = f"substr({_said(words, 'message')}, 1, :length)"
+    return f"""
+        SELECT {words.as_text("j.id")}, j.task, {_said(words, "code")}, {message}, j.finished_at
+        FROM holdfast_jobs j WHERE {where} ORDER BY {order} DESC LIMIT :most"""
 
-    def build(words: Words) -> str:
-        values = "json_array_elements_text(CAST(:queues AS json))" if words.postgres else "json_each(:queues)"
-        ours = f"AND j.queue IN (SELECT value FROM {values})" if limited else ""
-        said = "j.last_error ->> '{}'" if words.postgres else "json_extract(j.last_error, '$.{}')"
-        return f"""
-            SELECT {words.as_text("j.id")}, j.task, {said.format("code")},
-                   substr({said.format("message")}, 1, :longest), j.finished_at
-            FROM holdfast_jobs j WHERE j.state = 'failed' {ours} ORDER BY j.id DESC LIMIT :most"""
 
-    return Statement(f"dead.newest.{'limited' if limited else 'all'}", build, replan=True)
+# Of one queue by the index of finished jobs; in words that the index of failed ones does not know, which has no queues.
+_IN_QUEUE = f"{in_states(TERMINAL, 'j.state')} AND j.queue = :queue AND j.state >= 'failed' AND j.state <= 'failed'"
+CAUSES = Statement("dead.causes", lambda words: _causes(words, "j.state = 'failed'", "j.id"), replan=True)
+CAUSES_IN = Statement(
+    "dead.causes_in", lambda words: _causes(words, _IN_QUEUE, "j.state DESC, j.finished_at"), replan=True
+)

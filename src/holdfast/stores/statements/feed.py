@@ -17,13 +17,18 @@ def _now(words: Words) -> str:
     return f"SELECT {words.now}"
 
 
-def _after(words: Words) -> str:
-    """The page is cut before jobs are looked up. What was pruned says itself what it was."""
-    at = "CAST(:at AS timestamptz)" if words.postgres else ":at"
+def known_columns(words: Words) -> list[str]:
+    """Task and queue of the job `j`. What was pruned says itself what it was."""
     said = "e.detail ->> '{}'" if words.postgres else "json_extract(e.detail, '$.{}')"
-    known = ", ".join(
+    return [
         f"coalesce(j.{name}, CASE WHEN e.event = 'pruned' THEN {said.format(name)} END)" for name in ("task", "queue")
-    )
+    ]
+
+
+def _after(words: Words) -> str:
+    """The page is cut before jobs are looked up."""
+    at = "CAST(:at AS timestamptz)" if words.postgres else ":at"
+    known = ", ".join(known_columns(words))
     own = ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in COLUMNS[:-2])
     return f"""
         SELECT {own}, {known} FROM (

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Any
 
-from holdfast.domain.causes import LONGEST, Dead, grouped
 from holdfast.domain.job import Job
 from holdfast.domain.names import check_id, check_integer, check_name
-from holdfast.domain.views import DeadCount, DeadGroups, Page
+from holdfast.domain.views import DeadCount, Page
 from holdfast.stores import rows
 from holdfast.stores.database import Database
 from holdfast.stores.statements import dead as sql
@@ -46,17 +43,6 @@ def dead_counts(database: Database, task: str | None, queue: str | None, older_t
     with database.reading() as transaction:
         found = transaction.rows(sql.counts(tuple(given)), {**given, "most": COUNTED})
     return [DeadCount(name, code, int(count), rows.moment(newest)) for name, code, count, newest in found]
-
-
-def dead_groups(database: Database, queues: Sequence[str] | None, most: int) -> DeadGroups:
-    check_integer(most, "most", 1, COUNTED)
-    given: dict[str, Any] = {"most": most + 1, "longest": LONGEST}
-    if queues is not None:
-        given["queues"] = json.dumps([check_name(queue, "queue") for queue in queues])
-    with database.reading() as transaction:
-        found = transaction.rows(sql.newest(queues is not None), given)
-    looked_at = [Dead(row[0], row[1], row[2], row[3] or "", rows.moment(row[4])) for row in found[:most]]
-    return DeadGroups(grouped(looked_at), len(looked_at), len(found) > most)
 
 
 def _given(task: str | None, queue: str | None, after: str | None, older_than: float | None) -> dict[str, Any]:

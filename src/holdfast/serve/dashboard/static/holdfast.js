@@ -89,7 +89,7 @@
     if (last.get(target) === serverResponse) event.detail.shouldSwap = false;
     last.set(target, serverResponse);
     const writes = target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea");
-    if (writes || Array.from(held).some((element) => target.contains(element))) {
+    if (writes || [pressed, ...held].some((element) => target.contains(element))) {
       event.detail.shouldSwap = false;
       last.delete(target);
     }
@@ -97,11 +97,9 @@
   // Nor is one exchanged in which somebody is about to do something: htmx sends nothing for an element that is gone, and
   // tells nobody what came of it. From the press to the click, while a question is open, until the answer is there.
   const held = new Set();
-  addEventListener("pointerdown", (event) => {
-    const element = event.target;
-    held.add(element);
-    for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => held.delete(element), 50), { once: true, capture: true });
-  }, true);
+  let pressed = null;
+  addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressed = null; }, 50), true);
   document.addEventListener("htmx:beforeRequest", (event) => { if (event.detail.requestConfig.verb === "post") held.add(event.detail.elt); });
   document.addEventListener("htmx:afterRequest", (event) => held.delete(event.detail.elt));
   const chosen = new Set();

@@ -206,7 +206,8 @@ def series(named: bool) -> Statement:
             SELECT s.name, s.step, s.looked_at, {", ".join(f"s.{name}" for name in COUNTS)},
                    {", ".join(f"d.{name}" for name in DEPTHS)}, s.wait, s.run
             FROM steps s
-            LEFT JOIN holdfast_minutes d ON d.kind = :kind AND d.name = s.name AND d.minute = s.looked_at"""
+            LEFT JOIN holdfast_minutes d ON d.kind = :kind AND d.name = s.name AND d.minute = s.looked_at
+              AND d.minute >= {_moment(words, "since")}"""
 
     return Statement(f"activity.series.{'named' if named else 'busiest'}", build, replan=True)
 

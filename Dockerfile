@@ -8,6 +8,7 @@ WORKDIR /source
 COPY requirements/dev.txt requirements/dev.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
+COPY examples examples
 # The pins are constraints here: the image gets the versions the tests ran with, their hashes are checked, and what
 # only developers need stays out.
 RUN uv build --wheel --build-constraints requirements/dev.txt --require-hashes --out-dir /wheels . \

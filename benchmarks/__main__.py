@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 
-from benchmarks import claim_cost, doors, governance, ledger, retention, worker
+from benchmarks import claim_cost, dashboard, doors, governance, ledger, retention, worker
 from benchmarks.databases import Databases, databases
 
 PARTS: dict[str, Callable[[Databases, float], str]] = {
@@ -15,6 +15,7 @@ PARTS: dict[str, Callable[[Databases, float], str]] = {
     "governance": lambda handed, scale: governance.run(handed, scale=scale),
     "worker": lambda handed, scale: worker.run(handed, scale=scale),
     "doors": lambda handed, scale: doors.run(handed, scale=scale),
+    "dashboard": lambda handed, scale: dashboard.run(handed, scale=scale),
     "retention": lambda handed, scale: retention.run(handed, scale=scale),
 }
 

@@ -97,6 +97,13 @@ violation. `--json` prints `{{"ok", "jobs", "events", "violations": [{{"job_id",
 | rule | what must hold |
 |---|---|
 {rules}
+
+On a terminal it shows how far it is, on stderr, and leaves no trace of that; with `--json`, or where stderr is no
+terminal, it shows nothing. The events are counted first, so that the share is a true one; if the store gets more of
+them meanwhile than were counted, there is no share any more, only how many were read. A program gets the same from
+`holdfast.maintenance.verify`: `verify(histories, on_progress, total=histories.count(), stop=event.is_set)` tells
+`Progress(jobs, events, total)` every 10,000 events and at the end, and raises `Stopped` once it is asked to stop. Of
+histories that were not all read there is no verdict.
 """
 
 

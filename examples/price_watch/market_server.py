@@ -1,8 +1,8 @@
 """Three marketplaces that misbehave on purpose, on loopback. They stand for the ones that do so by themselves.
 
 What is for sale depends on the seed and the coin. When something goes wrong depends on the seed and on how many
-requests a marketplace has had: `plan` says it. Every request is remembered, for the report: what a governor is worth is
-best told by those who are governed.
+requests a marketplace has had: `plan` says it; `break_down` and `repair` are for who wants to see it happen. Every
+request is remembered, for the report: what a governor is worth is best told by those who are governed.
 """
 
 from __future__ import annotations
@@ -72,12 +72,13 @@ class Market(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 32
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, planned: Plan | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.seed = seed
         self.requests: list[Request] = []
         self.closing = threading.Event()
-        self._plan = plan(seed)
+        self._plan = plan(seed) if planned is None else planned
+        self._broken: set[str] = set()
         self._counts: Counter[str] = Counter()
         self.not_before: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -90,12 +91,22 @@ class Market(ThreadingHTTPServer):
         """What shall go wrong with the request that has just come in."""
         with self._lock:
             self._counts[marketplace] += 1
-            fault = self._plan[marketplace].get(self._counts[marketplace])
+            planned = self._plan.get(marketplace, {}).get(self._counts[marketplace])
+            fault = Break() if marketplace in self._broken else planned
             too_early = time.time() < self.not_before.get(marketplace, 0.0)
             self.requests.append(Request(marketplace, "ok" if fault is None else type(fault).__name__, too_early))
             if isinstance(fault, Throttle):
                 self.not_before[marketplace] = _until(fault)
             return fault
+
+    def break_down(self, marketplace: str) -> None:
+        """From now on it answers with 500, whatever the plan says."""
+        with self._lock:
+            self._broken.add(marketplace)
+
+    def repair(self, marketplace: str) -> None:
+        with self._lock:
+            self._broken.discard(marketplace)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Somebody who hung up while we dawdled is no news."""
@@ -144,8 +155,8 @@ def _until(throttle: Throttle) -> float:
 
 
 @contextmanager
-def running(seed: int) -> Iterator[Market]:
-    with Market(seed) as market:
+def running(seed: int, planned: Plan | None = None) -> Iterator[Market]:
+    with Market(seed, planned) as market:
         thread = threading.Thread(target=market.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:

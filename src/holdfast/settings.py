@@ -35,6 +35,7 @@ _PORT = re.compile(r"[^:]+://(?>[^:/]*(?::[^@]*)?@|)(?:\[[^/?]+\]|[^/:?]+)?:([^/
 # Also in the middle of a name (secret_key, X-Amz-Signature): rather one too many than one too few.
 _SECRET_OPTION = r"([?&;#][\w.-]*(?:pass|pwd|token|secret|credential|signature|key|sig|auth|connection_string)[\w.-]*=)"
 _RQ_SERIALIZERS = ("pickle", "json")
+METRICS = ("auto", "open", "token", "off")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
@@ -64,6 +65,7 @@ class Settings:
     redis_window: int = 1_000  # messages that a stream holds at most
     redis_timeout_seconds: float = 0.25  # for an answer of Redis
     rate_per_second: float = 2_000.0  # requests that a control plane takes of one credential; 0 for any number
+    metrics: str = "auto"  # who may read /metrics of a control plane
 
 
 class WrongSettings(ConfigurationError):
@@ -345,6 +347,12 @@ def _rq_serializer(value: Any, place: str) -> str:
     return str(value)
 
 
+def _metrics(value: Any, place: str) -> str:
+    if value not in METRICS:
+        raise InvalidInput(place, f"must be one of {', '.join(METRICS)}, got {value!r}")
+    return str(value)
+
+
 _SETTINGS = {
     "database_url": _Setting(("DATABASE_URL",), _store_url),
     "redis_url": _Setting(("REDIS_URL",), _redis_url),
@@ -368,5 +376,6 @@ _SETTINGS = {
     "redis_timeout_seconds": _Setting(("HOLDFAST_REDIS_TIMEOUT",), _duration),
     "rq_url": _Setting(("HOLDFAST_RQ_URL",), _redis_url),
     "rate_per_second": _Setting(("HOLDFAST_RATE_PER_SECOND",), _rate),
+    "metrics": _Setting(("HOLDFAST_METRICS",), _metrics),
     "rq_serializer": _Setting(("HOLDFAST_RQ_SERIALIZER",), _rq_serializer),
 }

@@ -16,6 +16,7 @@ from holdfast.stores.verbs.claiming import _checked, claim_parameters
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import (
     BROKEN,
+    EXACT,
     claim,
     claim_ids,
     enqueue,
@@ -60,6 +61,21 @@ def test_a_worker_is_told_all_it_needs(store: SqlStore) -> None:
     assert (claimed.timeout_seconds, claimed.lease_seconds, claimed.traceparent) == (9.5, 30.0, "00-abc-def-01")
     assert claimed.attempt_id == f"{claimed.job_id}.1"
     assert claimed.lease_token not in repr(claimed)
+
+
+def test_a_worker_is_told_how_long_a_job_has_been_due_where_that_is_known(store: SqlStore, clock: Clock) -> None:
+    clock.hold()
+    enqueue(store, retry=EXACT, delay=10.0)
+    clock.move(15.0)
+    first = claim(store)
+    assert first.due_seconds == pytest.approx(5.0, abs=0.01)
+    settle_well(store, first, BROKEN)
+    clock.move(store.job(first.job_id).run_after.timestamp() - clock.now().timestamp() + 3.0)
+    again = claim(store)
+    assert again.due_seconds == pytest.approx(3.0, abs=0.01), "of a retry, since the retry was due"
+    settle_well(store, again, Released("the worker stops"))
+    clock.move(60.0)
+    assert claim(store).due_seconds is None, "it kept its place in line, and its due time with it"
 
 
 def test_claim_job_tells_the_same(store: SqlStore) -> None:

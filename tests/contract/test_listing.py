@@ -3,12 +3,11 @@
 import pytest
 
 from holdfast.domain.answers import Beat
-from holdfast.domain.errors import Conflict, NotFound
+from holdfast.domain.errors import Conflict, InvalidInput, NotFound
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Succeeded
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.verbs import listing
 from tests.contract.steps import claim_this, enqueue, job_in, settle_well
 
 UNKNOWN = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -44,7 +43,18 @@ def test_states_and_task_narrow_a_list(store: SqlStore) -> None:
     assert store.listed(task="nobody").items == ()
 
 
-def test_jobs_are_counted_by_state_and_queue(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_is_listed_the_longest_first_without_what_is_large(store: SqlStore) -> None:
+    later, first = put(store, "q", payload={"text": "ä" * 5000}), put(store, "q")
+    put(store, "q")
+    claim_this(store, first)
+    claim_this(store, later)
+    assert [(item.job.id, item.omitted) for item in store.running()] == [(first, ()), (later, ("payload",))]
+    assert [item.job.id for item in store.running(limit=1)] == [first]
+    with pytest.raises(InvalidInput, match="limit"):
+        store.running(limit=0)
+
+
+def test_jobs_are_counted_by_state_and_queue(store: SqlStore) -> None:
     for queue in ("a", "a", "b"):
         put(store, queue)
     settle_well(store, claim_this(store, put(store, "b")), Succeeded())
@@ -52,8 +62,7 @@ def test_jobs_are_counted_by_state_and_queue(store: SqlStore, monkeypatch: pytes
     counted = {str(item.state): item.count for item in store.state_counts()}
     assert counted == {"pending": 3, "running": 1, "retryable": 0, "succeeded": 1, "failed": 0, "cancelled": 0}
     assert sum(item.count for item in store.state_counts(["b"])) == 2
-    monkeypatch.setattr(listing, "MOST_COUNTED", 2)
-    [pending] = [item for item in store.state_counts(["a"]) if item.state is State.PENDING]
+    [pending] = [item for item in store.state_counts(["a"], most=2) if item.state is State.PENDING]
     assert (pending.count, pending.at_least) == (2, True)
 
 

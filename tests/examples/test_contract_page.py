@@ -18,7 +18,7 @@ from tests.serve.grounds import WORKER, Served, serving
 
 PAGE = (Path(__file__).parents[2] / "docs" / "contract.md").read_text(encoding="utf-8")
 # What is another each time; of these only the type is compared.
-OTHERS = ("id", "job_id", "attempt_id", "lease_token", "lease_expires_at", "waited_ms")
+OTHERS = ("id", "job_id", "attempt_id", "lease_token", "lease_expires_at", "waited_ms", "due_seconds")
 
 
 def example(kind: str, name: str) -> dict[str, Any]:

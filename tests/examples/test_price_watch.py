@@ -109,6 +109,18 @@ def test_the_marketplaces_answer_and_misbehave_as_planned(monkeypatch: pytest.Mo
                 holdfast.dedupe_key(point.data(), point.external_id)  # it can be kept, whatever its title
 
 
+def test_a_marketplace_that_is_broken_down_answers_nothing_else_until_it_is_repaired(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with market_server.running(seed=1, planned={"bourse": {4: market_server.Throttle(1)}}) as market:
+        monkeypatch.setenv("PRICE_WATCH_MARKETS", market.url)
+        bourse, flea = MARKETPLACES["bourse"], MARKETPLACES["flea"]
+        market.break_down("bourse")
+        assert [_asked(bourse, set()), _asked(bourse, set()), _asked(flea, set())] == ["500", "500", "ok"]
+        market.repair("bourse")
+        assert [_asked(bourse, set()), _asked(bourse, set())] == ["ok", "429, 1 s"], "and the plan goes on"
+
+
 def _shown(fault: market_server.Fault | None) -> str:
     match fault:
         case market_server.Throttle():

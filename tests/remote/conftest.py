@@ -8,7 +8,7 @@ import pytest
 from tests.chaos.conftest import postgres_template, postgres_url, sqlite_url, store_url
 from tests.contract.conftest import migrated_database, migrated_file, pooler
 from tests.remote.fleet import Fleet
-from tests.serve.conftest import served, served_database
+from tests.serve.conftest import queue, served, served_database
 
 __all__ = [
     "migrated_database",
@@ -16,6 +16,7 @@ __all__ = [
     "pooler",
     "postgres_template",
     "postgres_url",
+    "queue",
     "served",
     "served_database",
     "sqlite_url",

@@ -22,9 +22,10 @@ def free_port() -> int:
 class Plane:
     """One `holdfast serve` on a port of its own, which it has again after each restart."""
 
-    def __init__(self, site: Site, number: int) -> None:
+    def __init__(self, site: Site, number: int, **environment: str) -> None:
         self._site = site
         self._number = number
+        self._environment = environment
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: WorkerProcess | None = None
@@ -33,7 +34,7 @@ class Plane:
     def begin(self) -> None:
         command = [sys.executable, "-m", "holdfast", "--database", self._site.url, "serve", "--port", str(self.port)]
         log = self._site.folder / f"plane-{self._number}.log"
-        environment = self._site.environment(LEASE_SECONDS="6")
+        environment = self._site.environment(LEASE_SECONDS="6", **self._environment)
         self._process = WorkerProcess(command, self._site.folder, environment, log)
 
     @property
@@ -79,8 +80,8 @@ class Fleet(Site):
                 print(f"--- control plane {plane.url}\n{plane.text()[-4000:]}")
         super().__exit__(kind, error, trace)
 
-    def plane(self) -> Plane:
-        plane = Plane(self, len(self.planes))
+    def plane(self, **environment: str) -> Plane:
+        plane = Plane(self, len(self.planes), **environment)
         self.planes.append(plane)
         plane.wait_until_ready()
         return plane

@@ -53,6 +53,25 @@ def test_prints_and_errors_line_by_line_in_order(start: Start, capfd: pytest.Cap
     assert shown.err == "careful\n"
 
 
+def test_structlog_is_kept_however_it_was_configured(start: Start) -> None:
+    before = """
+import structlog
+early = structlog.get_logger()
+structured = structlog.wrap_logger(logging.getLogger("shop"), [structlog.processors.JSONRenderer()])
+"""
+    body = """
+    early.info("printed", rows=3)
+    structlog.get_logger().bind(job_id="theirs").warning("also printed")
+    structured.info("logged", rows=4)
+"""
+    lines = lines_of(run(start, body, before), 1)
+    assert [line["stream"] for line in lines] == ["stdout", "stdout", "log"]
+    assert "printed" in lines[0]["message"]
+    assert "rows" in lines[0]["message"]
+    assert lines[2]["message"] == '{"rows": 4, "event": "logged"}'
+    assert all((line["job_id"], line["attempt"]) == ("1", 1) for line in lines), "whatever they say themselves"
+
+
 def test_streams_behave_as_code_expects(start: Start) -> None:
     body = """
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):

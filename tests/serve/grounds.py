@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from holdfast.domain.events import Events
 from holdfast.domain.job import NewJob
 from holdfast.domain.tokens import NewToken, Scope
 from holdfast.serve.options import ServeSettings
@@ -51,13 +52,13 @@ def new_token(store: SqlStore, *scopes: str, queues: tuple[str, ...] | None = No
 
 
 @contextmanager
-def serving(database_url: str, **settings: Any) -> Iterator[Served]:
+def serving(database_url: str, events: Events | None = None, **settings: Any) -> Iterator[Served]:
     """On any free port of the loopback. Periodic duties are off unless asked for: tests are about requests."""
     store = open_store(database_url)
     try:
         tokens = {str(scope): new_token(store, scope) for scope in Scope}
         chosen = {"port": 0, "duties": False, "poll_seconds": 0.5, "stop_seconds": 10.0, **settings}
-        control = ControlPlane(ServeSettings(database_url=database_url, **chosen))
+        control = ControlPlane(ServeSettings(database_url=database_url, **chosen), events)
         control.start()
         try:
             yield Served(control.url, database_url, store, tokens, control)

@@ -50,6 +50,21 @@ def check_problem(answer: httpx.Response, status: int, *saying: str) -> dict[str
 # Create
 
 
+def test_a_job_goes_on_with_the_trace_of_its_request(client: httpx.Client, queue: str) -> None:
+    header, own = f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-00"
+
+    def traceparent(said: str, **fields: Any) -> Any:
+        created = client.post(JOBS, json={"task": "send", "queue": queue, **fields}, headers={"traceparent": said})
+        return client.get(f"{JOBS}/{created.json()['id']}").json()["traceparent"]
+
+    assert traceparent(header) == header
+    assert traceparent(header, traceparent=own) == own
+    assert traceparent("00-nonsense-01") is None
+    many = client.post(f"{JOBS}/batch", json={"jobs": [{"task": "send"}] * 2}, headers={"traceparent": header}).json()
+    found = [client.get(f"{JOBS}/{job['id']}").json()["traceparent"] for job in many["jobs"]]
+    assert found == [header, header]
+
+
 def test_a_created_job_has_what_was_asked_for(served: Served, client: httpx.Client, queue: str) -> None:
     created = create(
         client,

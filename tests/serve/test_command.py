@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import InProcess
@@ -33,6 +34,10 @@ def url_of(process: WorkerProcess) -> str:
     found = LISTENING.search(process.text())
     assert found is not None
     return found[1]
+
+
+def metrics(url: str) -> str:
+    return httpx.get(f"{url}/metrics").raise_for_status().text
 
 
 def ready(url: str) -> int:
@@ -109,6 +114,15 @@ def test_up_has_a_control_plane_also_where_the_usual_port_is_taken(site: Site) -
         made = httpx.post(f"{url}/api/v1/jobs", json={"task": "answer", "payload": {}}, headers=headers)
         assert made.status_code == 201, made.text
         wait_until(lambda: site.job(made.json()["id"]).result == 42, what="the worker beside it runs the job")
+        # One page for the worker and the control plane, without a token.
+        ran = 'holdfast_runs_total{outcome="succeeded",status="applied",task="answer"} 1.0'
+        wait_until(lambda: ran in metrics(url), what=f"the run is counted: {metrics(url)}")
+        page = metrics(url)
+        assert 'holdfast_wait_seconds_count{queue="default"} 1.0' in page
+        for part, budget in (("worker", "claims"), ("worker", "control"), ("control_plane", "writes")):
+            assert f'holdfast_pool_size{{budget="{budget}",part="{part}"}}' in page
+        names = [family.name for family in text_string_to_metric_families(page)]
+        assert len(names) == len(set(names))
         assert process.stop() == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/healthz")

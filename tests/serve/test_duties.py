@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from holdfast.domain.events import Event, Events, JobReaped
 from holdfast.domain.job import NewJob
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.timing import choose
@@ -20,12 +21,18 @@ from tests.servers.waiting import wait_until
 
 @pytest.mark.parametrize("served_database", ["sqlite"], indirect=True)
 def test_expired_leases_are_reaped_and_schedules_fire(served_database: str, queue: str) -> None:
-    with serving(served_database, duties=True, timing=choose(1.0)) as served, served.client("worker") as worker:
+    told: list[Event] = []
+    events = Events(told.append)
+    with (
+        serving(served_database, events, duties=True, timing=choose(1.0)) as served,
+        served.client("worker") as worker,
+    ):
         [job_id] = [served.store.enqueue(NewJob(task="send", queue=queue, lease_seconds=0.2)).id]
         claim(worker, queue)
         wait_until(lambda: served.store.job(job_id).transition == "lease_lost", what="its worker is taken for dead")
         successor = claim(worker, queue, max_wait_ms=10_000)
         assert (successor["job_id"], successor["attempt"]) == (job_id, 2)
+        wait_until(lambda: JobReaped(job_id, 1, "lease_lost") in told, what=f"it is told of the job: {told}")
         served.store.add_schedule(
             Declaration(name=queue, task="tick", every_seconds=1.0, job={"queue": f"{queue}-ticks"})
         )

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HEAVY = {"alembic", "psycopg", "pydantic", "pydantic_core", "rich", "sqlalchemy", "structlog", "typer"}
+HEAVY = {"alembic", "opentelemetry", "psycopg", "pydantic", "pydantic_core", "rich", "sqlalchemy", "structlog", "typer"}
 
 PROGRAM = """
 import sys

@@ -123,6 +123,16 @@ def test_a_folder_for_artifacts_is_absolute_wherever_it_was_named(tmp_path: Path
     assert "secret" not in repr(read_settings({}, {"HOLDFAST_ARTIFACTS": "sftp://me:secret@host/x"}, inner))
 
 
+def test_who_may_read_the_metrics_is_one_of_four_words(tmp_path: Path) -> None:
+    for word in ("auto", "open", "token", "off"):
+        assert read_settings({}, {"HOLDFAST_METRICS": word}, tmp_path).metrics == word
+    assert "HOLDFAST_METRICS: must be one of auto, open, token, off, got 'on'" in problems(
+        tmp_path, HOLDFAST_METRICS="on"
+    )
+    write_project(tmp_path, 'metrics = "token"')
+    assert read_settings({}, {}, tmp_path).metrics == "token"
+
+
 def test_the_cache_may_be_a_file(tmp_path: Path) -> None:
     assert read_settings({}, {}, tmp_path).cache_url is None
     for given in ("sqlite:////srv/cache.db", "/srv/cache.db"):

@@ -1,5 +1,6 @@
 """A database that nobody damaged is found to be so, however it is read."""
 
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -9,7 +10,7 @@ from sqlalchemy import Engine, Pool, QueuePool, create_engine, event, text
 
 from holdfast.domain.history import EventFacts, History, RowFacts
 from holdfast.domain.lifecycle import Event, State
-from holdfast.maintenance.verify import Verdict, verify
+from holdfast.maintenance.verify import Progress, Stopped, Verdict, verify
 from holdfast.stores.histories import Histories
 from tests.verify.ledger import ALL, FAILED, RETIRED, count, guards_off, job_id
 
@@ -136,8 +137,32 @@ def test_a_verdict_counts_what_it_does_not_list() -> None:
 
 def test_progress_is_told_as_it_goes_and_at_the_end(healthy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.maintenance.verify.PROGRESS_EVERY", 20)
-    told: list[tuple[int, int]] = []
-    verdict = verify(Histories(healthy), on_progress=lambda jobs, events: told.append((jobs, events)))
+    told: list[Progress] = []
+    histories = Histories(healthy)
+    total = histories.count()
+    verdict = verify(histories, told.append, total=total)
     assert len(told) > 3
-    assert told == sorted(told)
-    assert told[-1] == (verdict.jobs, verdict.events)
+    assert told == sorted(told, key=lambda progress: (progress.jobs, progress.done))
+    assert told[-1] == Progress(verdict.jobs, verdict.events, total)
+    assert verdict.events == total
+
+
+def test_a_total_that_was_too_small_is_not_told_any_more(healthy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.maintenance.verify.PROGRESS_EVERY", 1)
+    told: list[Progress] = []
+    verify(Histories(healthy), told.append, total=10)
+    assert {progress.total for progress in told if progress.done <= 10} == {10}
+    assert {progress.total for progress in told if progress.done > 10} == {None}
+
+
+def test_who_asks_it_to_stop_gets_no_verdict(healthy: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.maintenance.verify.PROGRESS_EVERY", 1)
+    enough = threading.Event()
+
+    def told(progress: Progress) -> None:
+        if progress.jobs == 2:
+            enough.set()
+
+    with pytest.raises(Stopped, match="stopped after 2 jobs") as stopped:
+        verify(Histories(healthy), told, stop=enough.is_set)
+    assert stopped.value.progress.jobs == 2

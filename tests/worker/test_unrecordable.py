@@ -93,7 +93,7 @@ def test_files_that_cannot_be_recorded_cost_only_their_own_attempt(reporting: Re
     assert error is not None
     assert (error["code"], "not this one" in error["message"]) == ("unstorable_result", True)
     assert site.job(released).failures == 0, "what it says of itself is told as it is, without its files"
-    assert [saved in problem.where or released in problem.where for problem in reporting.problems] == [True, True]
+    assert {(problem.job_id, problem.attempt) for problem in reporting.problems} == {(saved, 1), (released, 1)}
     assert len(reporting.reports) == 0
 
 
@@ -116,7 +116,7 @@ def test_what_the_store_takes_in_no_form_waits_by_itself(reporting: Reporting, s
             reporting.now = reporting.reports.wake_at()
             reporting.ask()
         assert refused not in reporting.answers
-    assert [refused in problem.where for problem in reporting.problems] == [True], "it is said once"
+    assert [problem.job_id for problem in reporting.problems] == [refused], "it is said once"
     reporting.now = reporting.reports.wake_at()
     reporting.ask()
     assert (site.job(refused).result, len(reporting.reports)) == (1, 0)

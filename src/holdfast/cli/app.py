@@ -28,6 +28,7 @@ from holdfast.cli import (
     sources,
     stuck,
     tokens,
+    top,
     verify,
     version,
     worker,
@@ -126,6 +127,7 @@ _tokens.command("rotate")(tokens.rotate)
 _tokens.command("refusals")(tokens.refusals)
 
 app.command("workers")(workers.workers)
+app.command("top")(top.top)
 app.command("stuck")(stuck.stuck)
 app.command("verify")(verify.verify)
 app.command("doctor")(doctor.doctor)

@@ -14,6 +14,7 @@ from holdfast.cli.serve import HOST, PORT, say_welcome
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.events import Event, Events, WorkerMoved
 from holdfast.domain.worker_states import WorkerState
+from holdfast.observe.board import Board
 from holdfast.serve.options import ServeSettings
 from holdfast.serve.running import ControlPlane, bind
 
@@ -37,18 +38,20 @@ class Beside:
         settings: Callable[[], ServeSettings],
         events: Events,
         told: Callable[[str], None],
+        board: Board | None,
     ) -> None:
         self._listener = listener
         self._settings = settings
         self._events = events
         self._told = told
+        self._board = board
         self._control: ControlPlane | None = None
 
     def __call__(self, event: Event) -> None:
         knows_store = isinstance(event, WorkerMoved) and event.after is WorkerState.RECOVERING
         if knows_store and self._control is None:
             settings = self._settings()
-            control = self._control = ControlPlane(settings, self._events, self._listener)
+            control = self._control = ControlPlane(settings, self._events, self._listener, self._board)
             control.start(wait=False)
             self._told(f"control plane: {control.url}")
             threading.Thread(target=say_welcome, args=(settings, control.url, control.refuse), daemon=True).start()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from holdfast.cli import output
+from holdfast.cli.progress_shown import shown
 from holdfast.cli.session import Json, begin, opened_database
 from holdfast.domain.errors import SchemaMismatch
 from holdfast.settings import mask_url
@@ -21,7 +22,10 @@ def upgrade(context: typer.Context, json: Json = False) -> None:
 
     session = begin(context, json)
     settings = session.settings()
-    with opened_database(settings, create=True) as database:
+    with (
+        opened_database(settings, create=True) as database,
+        shown("bringing the tables up to date", silent=session.json),
+    ):
         before, after = schema.upgrade(database.engine)
     if session.json:
         output.document({"database": mask_url(settings.database_url), "before": before, "after": after})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from holdfast.cli import output
 from holdfast.cli.ages import age
 from holdfast.cli.confirm import confirm
 from holdfast.cli.jobs_list import standing
+from holdfast.cli.progress_shown import shown
 from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain import durations
 from holdfast.domain.answers import Operated, OperatorAnswer
@@ -71,13 +73,13 @@ def requeue(
         raise InvalidInput("--task and --queue", "choose among all failed jobs; they do not go with ids")
     with opened(session.settings()) as store:
         if job_ids:
-            answers = iter([store.requeue(job_ids)])
+            requeued = _requeue(store, iter([job_ids]), len(job_ids), session)
         else:
             count = _count(store, task, queue, None)
             if count:
                 confirm(f"Requeue {count:,} failed jobs?", yes)
-            answers = (store.requeue(ids) for ids in _pages(store, task, queue, None))
-        _answer_requeue(session, answers)
+            requeued = _requeue(store, _pages(store, task, queue, None), count, session)
+    _answer_requeue(session, requeued)
 
 
 def purge(
@@ -100,7 +102,9 @@ def purge(
         purged = 0
         if count and not dry_run:
             confirm(f"Delete {count:,} failed jobs?", yes)
-            purged = _purge(store, task, queue, age_seconds)
+            with shown("deleting", silent=session.json) as steps:
+                for purged in _purge(store, task, queue, age_seconds):
+                    steps.told(purged, count)
     if session.json:
         output.document({"purged": None if dry_run else purged, "groups": groups})
     elif dry_run:
@@ -110,15 +114,16 @@ def purge(
         output.line(f"{purged:,} jobs deleted.")
 
 
-def _purge(store: SqlStore, task: str | None, queue: str | None, older_than: float | None) -> int:
+def _purge(store: SqlStore, task: str | None, queue: str | None, older_than: float | None) -> Iterator[int]:
+    """How many are gone by now, again and again."""
     purged = 0
     for ids in _pages(store, task, queue, older_than):
         more = True
         while more:  # a batch is cut short where jobs have many log lines
             gone = store.purge(ids, older_than or 0.0)
             purged += len(gone.ids)
+            yield purged
             more = gone.more and bool(gone.ids)
-    return purged
 
 
 def _pages(store: SqlStore, task: str | None, queue: str | None, older_than: float | None) -> Iterator[list[str]]:
@@ -133,12 +138,27 @@ def _count(store: SqlStore, task: str | None, queue: str | None, older_than: flo
     return sum(group.count for group in store.dead_counts(task=task, queue=queue, older_than=older_than))
 
 
-def _answer_requeue(session: Session, batches: Iterator[list[OperatorAnswer]]) -> None:
-    counts: Counter[Operated] = Counter()
-    refused: list[OperatorAnswer] = []
-    for answers in batches:
-        counts.update(answer.did for answer in answers)
-        refused += [answer for answer in answers if not answer.ok][: MOST_REFUSALS - len(refused)]
+@dataclass(slots=True)
+class _Requeued:
+    counts: Counter[Operated] = field(default_factory=Counter)
+    refused: list[OperatorAnswer] = field(default_factory=list)
+
+    def add(self, answers: list[OperatorAnswer]) -> None:
+        self.counts.update(answer.did for answer in answers)
+        self.refused += [answer for answer in answers if not answer.ok][: MOST_REFUSALS - len(self.refused)]
+
+
+def _requeue(store: SqlStore, batches: Iterator[list[str]], count: int, session: Session) -> _Requeued:
+    done = _Requeued()
+    with shown("requeueing", silent=session.json) as steps:
+        for ids in batches:
+            done.add(store.requeue(ids))
+            steps.told(done.counts.total(), count)
+    return done
+
+
+def _answer_requeue(session: Session, done: _Requeued) -> None:
+    counts, refused = done.counts, done.refused
     requeued = counts[Operated.REQUEUED]
     if session.json:
         listed = [{"id": answer.job_id, "did": answer.did, "state": answer.state} for answer in refused]

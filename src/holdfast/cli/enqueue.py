@@ -5,6 +5,7 @@ What is not given on the command line is taken from what a worker has announced 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from holdfast.domain.json_text import parse
 from holdfast.domain.manifest import defaults_of
 from holdfast.domain.spec import MAX_DEPTH
 from holdfast.tasks.options import positive_duration
+from holdfast.tasks.tracing import FLUSH_SECONDS, enqueueing, flush, set_up
 
 
 def enqueue(
@@ -67,10 +69,15 @@ def enqueue(
     given = {name: value for name, value in options.items() if value is not None}
     given |= {"task": task, "payload": read_payload(payload), "unique": unique}
     NewJob.from_options(given)  # refused before there is a file
+    set_up("holdfast-enqueue", output.remark)
     with opened(settings, create=True) as store:
         known = store.announced(task)
-        answer = store.enqueue(NewJob.from_options({**defaults_of(known, settings.lease_seconds), **given}))
+        job = NewJob.from_options({**defaults_of(known, settings.lease_seconds), **given})
+        with enqueueing([job], os.environ.get("TRACEPARENT")) as sent:
+            answer = store.enqueue(sent.jobs[0])
+            sent.answered([answer])
     print_enqueued(session, answer)
+    flush(FLUSH_SECONDS)
 
 
 def print_enqueued(session: Session, answer: Enqueued) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +13,8 @@ from holdfast.cli import output
 from holdfast.cli.ages import age, span
 from holdfast.cli.jobs_artifacts import described, print_artifacts
 from holdfast.cli.progress import progress_bar
-from holdfast.cli.session import Json, begin, opened
+from holdfast.cli.session import Json, begin, opened, store_time
+from holdfast.cli.timeline import print_timeline
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.views import Refusal
 from holdfast.tasks.comparing import root_of
@@ -24,7 +25,7 @@ def show(
     job_id: Annotated[str, typer.Argument(metavar="ID")],
     json: Json = False,
 ) -> None:
-    """One job with its history, its attempts, and what was refused in its name."""
+    """One job with its timeline, its history, its attempts, and what was refused in its name."""
     session = begin(context, json)
     with opened(session.settings()) as store:
         job = store.job(job_id)
@@ -35,14 +36,16 @@ def show(
         log_lines = store.count_logs(job_id)
         replays = store.replays(job_id)
         root = root_of(store, job)
+        now = store_time(store)
     if session.json:
         columns = {item.name: getattr(job, item.name) for item in fields(Job)}
         lists = {"events": events, "attempts": attempts, "refusals": refusals}
         lists |= {"root": root, "replays": [_replay(replay) for replay in replays]}
         output.document({**columns, **lists, "log_lines": log_lines, "artifacts": [described(a) for a in saved]})
         return
-    now = datetime.now(UTC)
     output.facts(_facts(job, root, now))
+    output.line("")
+    print_timeline(events, attempts, refusals, now)
     if log_lines:
         output.line(f"\nlog lines: {log_lines:,} (holdfast jobs logs {job.id})", "dim")
     _print_events(events, now)

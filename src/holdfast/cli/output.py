@@ -83,7 +83,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], indent: int 
         is_last = place == len(headers) - 1
         grid.add_column(header if place else " " * indent + header, overflow="fold", no_wrap=not is_last)
     for row in cells:
-        first, *others = (Text(cell, style=_STYLES.get(cell, "")) for cell in row)
+        first, *others = (Text(cell, style=STYLES.get(cell, "")) for cell in row)
         grid.add_row(Text(" " * indent).append_text(first), *others)
     console(least_width=indent + _least_width([list(headers), *cells])).print(grid)
 
@@ -105,7 +105,7 @@ def facts(pairs: Sequence[tuple[str, object]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value is not None and value != "":
-            grid.add_row(name, Text(_cell(value), style=_STYLES.get(_cell(value), "")))
+            grid.add_row(name, Text(_cell(value), style=STYLES.get(_cell(value), "")))
     console().print(grid)
 
 
@@ -118,9 +118,18 @@ def console(stderr: bool = False, least_width: int = 0) -> Console:
     return found
 
 
+def draws_unicode(found: Console) -> bool:
+    return found.encoding.lower().replace("-", "") in ("utf8", "utf16")
+
+
 def safe(text: str) -> str:
     """An error message can contain anything; what would steer the terminal is shown, not obeyed."""
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(text: str) -> str:
+    """The same for what must not begin a new line either."""
+    return " ".join(safe(text).split())
 
 
 def _cell(value: object) -> str:
@@ -138,7 +147,7 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be printed as JSON")
 
 
-_STYLES = {
+STYLES = {
     "pending": "",
     "running": "cyan",
     "retryable": "yellow",

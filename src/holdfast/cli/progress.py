@@ -8,7 +8,7 @@ from typing import Any
 WIDTH = 20
 
 
-def progress_bar(value: Any) -> str | None:
+def progress_bar(value: Any, width: int = WIDTH) -> str | None:
     if value is None:
         return None
     done = value.get("done") if isinstance(value, dict) else None
@@ -18,8 +18,8 @@ def progress_bar(value: Any) -> str | None:
     parts = [f"{done:,}"]
     if _is_number(total) and total > 0:
         share = min(max(done / total, 0.0), 1.0)
-        full = int(share * WIDTH)
-        parts = [f"{'█' * full}{'░' * (WIDTH - full)}", f"{share:.0%}".replace("%", " %"), f"{done:,} of {total:,}"]
+        full = int(share * width)
+        parts = [f"{'█' * full}{'░' * (width - full)}", f"{share:.0%}".replace("%", " %"), f"{done:,} of {total:,}"]
     return "  ".join([*parts, str(note)] if note else parts)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +12,7 @@ import typer
 
 from holdfast.cli import output
 from holdfast.cli.ages import age, span
+from holdfast.cli.progress_shown import shown
 from holdfast.cli.session import Json, Session, begin, opened
 from holdfast.domain.jsonable import iso
 from holdfast.domain.lifecycle import TERMINAL, State
@@ -86,7 +85,7 @@ def run(
     session = begin(context, json)
     with opened(session.settings()) as store:
         preview = store.retention_preview()
-        removed = None if dry_run else _remove(store, preview)
+        removed = None if dry_run else _remove(store, preview, session.json)
     if session.json:
         output.document({"removed": removed, "groups": preview})
     elif removed is None:
@@ -154,21 +153,30 @@ def _count(preview: Preview) -> str:
     return f"{preview.count:,}" if preview.counted else f"{preview.count:,} or more"
 
 
-def _remove(store: SqlStore, preview: list[Preview]) -> dict[str, int]:
+def _remove(store: SqlStore, preview: list[Preview], silent: bool) -> dict[str, int]:
     """Histories first: those of jobs that are pruned now have their own time before them."""
     from holdfast.maintenance.retention import Retention
 
     retention = Retention(lambda: store)
     parts = {"histories": retention.histories, "jobs": retention.jobs, "leftovers": retention.leftovers}
     removed = dict.fromkeys(parts, 0)
-    with _progress(sum(group.count for group in preview)) as advance:
-        for name, steps in parts.items():
-            # From a worker, if one has it: it need not do the same at the same time, though it could.
-            store.take_turn(CHORES[name], f"holdfast retention run ({os.getpid()})", 0.0)
+    for name, steps in parts.items():
+        # From a worker, if one has it: it need not do the same at the same time, though it could.
+        store.take_turn(CHORES[name], f"holdfast retention run ({os.getpid()})", 0.0)
+        total, counted = _expected(name, preview)
+        with shown(f"removing {name}", silent=silent) as told:
             for count in _paced(steps()):
                 removed[name] += count
-                advance(count)
+                told.told(removed[name], total, counted)
     return removed
+
+
+def _expected(name: str, preview: list[Preview]) -> tuple[int | None, bool]:
+    """How many there will be, and whether they were all counted. Leftovers are known only when they are gone."""
+    groups = [group for group in preview if group.what == name]
+    if name not in list(Kept):
+        return None, False
+    return sum(group.count for group in groups), all(group.counted for group in groups)
 
 
 def _paced(steps: Iterator[int]) -> Iterator[int]:
@@ -180,16 +188,3 @@ def _paced(steps: Iterator[int]) -> Iterator[int]:
             return
         yield count
         time.sleep(min(1.0, time.monotonic() - began))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar for a person who waits; it leaves no trace."""
-    if not sys.stderr.isatty():
-        yield lambda _count: None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=output.console(stderr=True), transient=True) as bar:
-        task = bar.add_task("removing", total=total)
-        yield lambda count: bar.advance(task, count)

@@ -18,7 +18,7 @@ from holdfast.cli.logging import LogFormat, LogLevel, make_logger
 from holdfast.cli.session import Json, begin
 from holdfast.domain.errors import HoldfastError, StoreUnavailable
 from holdfast.domain.names import check_integer
-from holdfast.settings import Settings, mask_url
+from holdfast.settings import Settings, mask_secrets, mask_url
 
 if TYPE_CHECKING:
     from holdfast.serve.options import ServeSettings
@@ -40,18 +40,25 @@ def serve(
 ) -> None:
     """Serve the worker contract and the client API over HTTP, and do the periodic duties."""
     from holdfast.domain.events import Events
-    from holdfast.observe.logs import LogSubscriber
+    from holdfast.observe.logs import LogSubscriber, standard_logging
     from holdfast.serve.running import ControlPlane
+    from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
 
     session = begin(context, json)
     settings = session.settings()
     chosen = serve_settings(settings, settings.database_url, host, port)
     logger = make_logger(session, log_format, log_level)
     may_bind(chosen)
+    set_up("holdfast-serve", logger.warning)
     control = ControlPlane(chosen, Events(LogSubscriber(logger)))
     logger.info(f"listening on {control.url}", url=control.url, store=mask_url(chosen.database_url))
     threading.Thread(target=say_welcome, args=(chosen, control.url, control.refuse, output.remark), daemon=True).start()
-    raise typer.Exit(control.run())
+    try:
+        with standard_logging(logger):
+            code = control.run()
+    finally:
+        flush(FLUSH_SECONDS)
+    raise typer.Exit(code)
 
 
 def serve_settings(
@@ -78,6 +85,7 @@ def serve_settings(
         upkeep_seconds=settings.upkeep_seconds,
         stop_seconds=settings.grace_seconds,
         duties=duties,
+        metrics=settings.metrics,
         limits=Limits(
             requests_per_second=settings.rate_per_second, burst=max(1, math.ceil(2 * settings.rate_per_second))
         ),
@@ -136,4 +144,4 @@ def say_welcome(
 
 
 def _away(error: StoreUnavailable) -> str:
-    return f"The store is away, and is waited for: {error}"
+    return f"The store is away, and is waited for: {mask_secrets(str(error))}"

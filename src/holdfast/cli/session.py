@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -30,11 +31,13 @@ class Session:
 
     def settings(self, **flags: str | None) -> Settings:
         settings = read_settings({"database_url": self.database, **flags})
-        if re.fullmatch(r"sqlite[^:]*:///?(:memory:.*)?", settings.database_url):
-            raise ConfigurationError(
-                "A database in memory ends with this command: name a file, sqlite:///path/to/file.db."
-            )
+        check_lasting(settings.database_url)
         return settings
+
+
+def check_lasting(url: str) -> None:
+    if re.fullmatch(r"sqlite[^:]*:///?(:memory:.*)?", url):
+        raise ConfigurationError("A database in memory ends with this command: name a file, sqlite:///path/to/file.db.")
 
 
 def begin(context: typer.Context, json: bool) -> Session:
@@ -53,7 +56,7 @@ def opened(settings: Settings, *, create: bool = False, named: bool = False) -> 
         return
     from holdfast.wiring.sql import open_store
 
-    with _explained():
+    with explained():
         store = _published(open_store(settings.database_url, create=create, notify=settings.notify), settings)
         try:
             yield store
@@ -88,12 +91,17 @@ def opened_database(settings: Settings, *, create: bool, named: bool = True) -> 
     from holdfast.wiring.sql import open_database
 
     name_store(settings.database_url, named)
-    with _explained():
+    with explained():
         database = open_database(settings.database_url, create=create)
         try:
             yield database
         finally:
             database.close()
+
+
+def store_time(store: SqlStore) -> datetime:
+    """By the store's own clock, where its times come from."""
+    return store.feed(None).now
 
 
 def name_store(url: str, named: bool) -> None:
@@ -103,7 +111,7 @@ def name_store(url: str, named: bool) -> None:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """The verbs say in words what an operator is likely to cause. This is for the rest, a damaged file say."""
     import psycopg
     from sqlalchemy.exc import DBAPIError

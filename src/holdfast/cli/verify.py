@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
 from holdfast.cli import output
+from holdfast.cli.progress_shown import Steps, shown
 from holdfast.cli.session import Json, begin, opened
 from holdfast.domain.jsonable import iso
 
 if TYPE_CHECKING:
-    from holdfast.maintenance.verify import Progress, Verdict
+    from holdfast.maintenance.verify import Verdict
     from holdfast.stores.sql_store import SqlStore
 
 
 def verify(context: typer.Context, json: Json = False) -> None:
     """Check every job's history against the lifecycle. Exit code 1 on a violation."""
     session = begin(context, json)
-    with opened(session.settings()) as store, _progress(store) as on_progress:
-        verdict = check(store, on_progress)
+    with opened(session.settings()) as store, shown("reading histories", "events", silent=session.json) as steps:
+        verdict = check(store, steps)
     if session.json:
         output.document(verdict)
     else:
@@ -31,11 +29,17 @@ def verify(context: typer.Context, json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def check(store: SqlStore, on_progress: Progress | None = None) -> Verdict:
+def check(store: SqlStore, steps: Steps | None = None) -> Verdict:
+    """The events are counted only for somebody who waits and looks."""
     from holdfast.maintenance.verify import verify as verify_histories
     from holdfast.wiring.sql import histories, references
 
-    return verify_histories(histories(store), on_progress, references=references(store))
+    found = histories(store)
+    if steps is None or not steps.seen:
+        return verify_histories(found, references=references(store))
+    return verify_histories(
+        found, lambda read: steps.told(read.done, read.total), references=references(store), total=found.count()
+    )
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -56,16 +60,3 @@ def print_verdict(verdict: Verdict) -> None:
 
 def _unlisted(verdict: Verdict) -> str:
     return f" ({verdict.unlisted:,} more than are listed here)" if verdict.unlisted else ""
-
-
-@contextmanager
-def _progress(store: SqlStore) -> Iterator[Progress | None]:
-    """A bar for a person who waits; it leaves no trace."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import Progress as Bar
-
-    with Bar(console=output.console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading histories", total=sum(store.counts().values()))
-        yield lambda jobs, events: bar.update(task, completed=jobs, description=f"{events:,} events")

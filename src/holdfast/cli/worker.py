@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.beside import Beside
     from holdfast.domain.events import Events
+    from holdfast.observe.board import Board
     from holdfast.serve.options import ServeSettings
     from holdfast.worker.options import WorkerOptions
     from holdfast.worker.start import Worker
@@ -202,38 +203,60 @@ def run(
     if sys.platform == "win32":
         raise ConfigurationError("A worker needs Linux or macOS; on Windows Holdfast can enqueue and read.")
     from holdfast.domain.events import Events
-    from holdfast.observe.logs import LogSubscriber
-    from holdfast.observe.metrics import MetricsSubscriber
+    from holdfast.observe.logs import LogSubscriber, standard_logging
+    from holdfast.tasks.tracing import FLUSH_SECONDS, flush, set_up
     from holdfast.worker.start import Worker
 
     settings = session.settings() if given.over is None else given.over.settings(session)
     options = _options(settings, session, given, drain=drain, fail_fast=fail_fast, reload=reload)
     logger = make_logger(session, shown.log_format, shown.log_level)
-    events = Events(LogSubscriber(logger))
+    log = LogSubscriber(logger)
+    events = Events(log)
+    set_up("holdfast-worker" if shown.served is None else "holdfast-up", logger.warning)
     the_worker = Worker(options, events, lambda line: logger.info(line))
-    beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info)
+    board = None
+    if shown.health is not None or shown.served is not None:  # else nobody would ever look at it
+        board = _board(the_worker, events)
+    if the_worker.is_traced:
+        log.trace_of = the_worker.trace_id
+    beside = None if shown.served is None else _beside(settings, shown.served, the_worker, events, logger.info, board)
     server = None
-    if shown.health is not None:
-        from prometheus_client import CollectorRegistry
-
+    if shown.health is not None and board is not None:
         from holdfast.observe.health import HealthServer
 
-        registry = CollectorRegistry()
-        events.subscribe(MetricsSubscriber(registry))
         host, port = _address(shown.health)
-        server = HealthServer(host, port, registry, the_worker.health)
+        server = HealthServer(host, port, board.registry, the_worker.health)
     try:
-        code = the_worker.run()
+        with standard_logging(logger):
+            code = the_worker.run()
     finally:
         if beside is not None:
             beside.close()
         if server is not None:
             server.close()
+        flush(FLUSH_SECONDS)
     raise typer.Exit(code)
 
 
+def _board(the_worker: Worker, events: Events) -> Board:
+    from importlib.metadata import version
+
+    from holdfast.observe.board import Board
+    from holdfast.observe.metrics import MetricsSubscriber
+
+    board = Board(version("holdfast"))
+    events.subscribe(MetricsSubscriber(board.registry))
+    board.pools.add("worker", the_worker.pools())
+    return board
+
+
 def _beside(
-    settings: Settings, served: Served, the_worker: Worker, events: Events, told: Callable[[str], None]
+    settings: Settings,
+    served: Served,
+    the_worker: Worker,
+    events: Events,
+    told: Callable[[str], None],
+    board: Board | None,
 ) -> Beside:
     from holdfast.cli.beside import Beside, take_port
     from holdfast.cli.serve import HOST, serve_settings
@@ -244,7 +267,7 @@ def _beside(
         # The worker does the periodic duties.
         return serve_settings(settings, the_worker.database_url, HOST, 0, duties=False)
 
-    beside = Beside(listener, chosen, events, told)
+    beside = Beside(listener, chosen, events, told, board)
     events.subscribe(beside)
     return beside
 

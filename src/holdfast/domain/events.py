@@ -28,8 +28,12 @@ class RunMoved:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
+    """One claim: how many jobs, how long the store took, and for each job whose wait is known its queue and the seconds
+    it had been due."""
+
     count: int
     seconds: float
+    waits: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,15 @@ class Reaping:
 
 
 @dataclass(frozen=True, slots=True)
+class JobReaped:
+    """One of them; `event` is what the store recorded, `lease_lost` or `failed`."""
+
+    job_id: str
+    attempt: int
+    event: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """A schedule fired, or left something out (`outcome` as in `domain/schedule.Outcome`); `late` is by how many
     seconds."""
@@ -171,11 +184,13 @@ class DutyRefused:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something unexpected that the worker survived, with its traceback."""
+    """Something unexpected that the process survived, with its traceback; and the attempt that it is about, if any."""
 
     where: str
     message: str
     stack: str | None = None
+    job_id: str | None = None
+    attempt: int | None = None
 
 
 Event = (
@@ -190,6 +205,7 @@ Event = (
     | StoreFailed
     | StoreBack
     | Reaping
+    | JobReaped
     | Ticked
     | ScheduleFailed
     | UpkeepStep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -121,6 +122,12 @@ class NewJob:
             return self.unique_key
         return self.spec_hash if self.unique else None
 
+    def with_traceparent(self, traceparent: str) -> NewJob:
+        """This job as a part of that trace. All the rest was checked when it was made, and is not looked at again."""
+        traced = copy(self)
+        _set(traced, "traceparent", traceparent)
+        return traced
+
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> NewJob:
         """From loose options, as the command line and HTTP hand them in: unknown ones are named."""
@@ -210,6 +217,9 @@ class Claimed:
     traceparent: str | None
     lease_token: str = field(repr=False)
     message_id: str | None = None  # of the message that named it, if one did
+    # How long it had been due by the store's clock. None where the row does not tell: a job that was given back keeps
+    # its due time, and with it its place in line, so that from there on it is not known since when it waited.
+    due_seconds: float | None = None
 
     @property
     def attempt_id(self) -> str:

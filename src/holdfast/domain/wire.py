@@ -116,6 +116,7 @@ def claimed_to_json(job: Claimed, heartbeat_seconds: float = DEFAULT_HEARTBEAT_S
         "crashes": job.crashes,
         "max_attempts": job.max_attempts,
         "max_crashes": job.max_crashes,
+        "due_seconds": job.due_seconds,
     }
 
 
@@ -137,6 +138,7 @@ def claimed_from_json(value: Mapping[str, Any]) -> Claimed:
         traceparent=value["traceparent"],
         lease_token=value["lease_token"],
         message_id=value["message_id"],
+        due_seconds=value.get("due_seconds"),
     )
 
 

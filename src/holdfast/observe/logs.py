@@ -1,12 +1,16 @@
-"""The worker's log: a structlog logger of its own, and the subscriber that writes events to it.
+"""The log of a worker or a control plane: a structlog logger of its own, and the subscriber that writes events to it.
 
-Neither structlog's global configuration nor the standard library's `logging` is touched: both belong to the user.
+Structlog's global configuration is not touched: it belongs to the user. Nor is the standard library's `logging`, but
+for what `standard_logging` adds in processes that run no user code.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TextIO, cast
 
 import structlog
@@ -64,17 +68,57 @@ def _without_controls(_logger: object, _method: str, line: EventDict) -> EventDi
     return {name: value.translate(_CONTROLS) if isinstance(value, str) else value for name, value in line.items()}
 
 
+@contextmanager
+def standard_logging(logger: Logger) -> Iterator[None]:
+    """Meanwhile, what libraries of this process say with `logging` (uvicorn, asyncio, our own transports) is written as
+    our own lines are, and with their secrets hidden. For a process that is ours alone: user code runs in others."""
+    handler = _Forwarding(logger)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+class _Forwarding(logging.Handler):
+    """What is below a warning is chatter of libraries; the root logger's own level keeps it away as well."""
+
+    def __init__(self, logger: Logger) -> None:
+        super().__init__(logging.WARNING)
+        self._logger = logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write = self._logger.error if record.levelno >= logging.ERROR else self._logger.warning
+            write(_message(record), logger=record.name, exc_info=record.exc_info or None)
+        except (OSError, ValueError):
+            return  # as below
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # its arguments do not fit its text
+        return str(record.msg)
+
+
 class LogSubscriber:
     """Writes every event that is worth its level."""
 
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
         self._skipped = frozenset() if logger.is_enabled_for(10) else ALWAYS_DEBUG
+        # Of a job and its attempt, where traces are on: lines about it say which trace it is in.
+        self.trace_of: Callable[[str, int], str | None] | None = None
 
     def __call__(self, event: Event) -> None:
         if type(event) in self._skipped:
             return
         level, text, fields = sentence(event)
+        if self.trace_of is not None and "attempt" in fields:
+            trace_id = self.trace_of(fields["job_id"], fields["attempt"])
+            fields |= {} if trace_id is None else {"trace_id": trace_id}
         try:
             getattr(self._logger, level)(text, **fields)
         except (OSError, ValueError):

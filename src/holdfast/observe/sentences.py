@@ -11,6 +11,7 @@ from holdfast.domain.events import (
     Claims,
     DutyRefused,
     Event,
+    JobReaped,
     LeaseGone,
     Problem,
     Reaping,
@@ -87,9 +88,14 @@ def sentence(event: Event) -> Sentence:
             return Sentence("error", "upkeep failed", fields)
         case DutyRefused(duty, message):
             return Sentence("warning", "not allowed, and left out", {"duty": duty, "error": message})
-        case Problem(where, message, stack):
-            told = {"where": where, "error": message} | ({} if stack is None else {"stack": stack})
-            return Sentence("error", "unexpected problem survived", told)
+        case JobReaped(job_id, attempt, recorded):
+            fields = {"job_id": job_id, "attempt": attempt, "recorded": recorded}
+            return Sentence("info", "job taken back from a worker that is gone", fields)
+        case Problem():
+            told: dict[str, Any] = {"where": event.where, "error": event.message, "stack": event.stack}
+            told |= {"job_id": event.job_id, "attempt": event.attempt}
+            known = {name: value for name, value in told.items() if value is not None}
+            return Sentence("error", "unexpected problem survived", known)
         case _:
             assert_never(event)
 

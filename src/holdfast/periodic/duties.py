@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
-from holdfast.domain.answers import Status
+from holdfast.domain.answers import Settled, Status
 from holdfast.domain.errors import NotAllowed, StoreUnavailable
-from holdfast.domain.events import DutyRefused, Events, Problem, Reaping, ScheduleFailed, Ticked
+from holdfast.domain.events import DutyRefused, Events, JobReaped, Problem, Reaping, ScheduleFailed, Ticked
 from holdfast.domain.job import DEFAULT_LEASE_SECONDS, Claimed
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
@@ -79,7 +79,7 @@ class _Failure:
 class _Done:
     """What came of it."""
 
-    reaped: int = 0
+    reaped: tuple[Settled, ...] = ()
     fired: Fired | None = None
     failures: tuple[ScheduleFailure, ...] = field(default=())
     tried: Mapping[Duty, _Failure | None] = field(default_factory=dict)  # what was wrong with it
@@ -185,7 +185,9 @@ class Duties:
 
     def _done(self, done: _Done, now: float) -> None:
         if done.reaped:
-            self._events.emit(Reaping(done.reaped))
+            self._events.emit(Reaping(len(done.reaped)))
+        for job in done.reaped:
+            self._events.emit(JobReaped(job.job_id, job.attempt, job.event))
         self._tell_failures(done)
         for duty, failure in done.tried.items():
             self._note(duty, failure, now)
@@ -278,17 +280,17 @@ class Duties:
         if row is not None:
             trying(Duty.SHOW, lambda: store.keep_worker(row))
         fired = trying(Duty.FIRE, lambda: self._fire(store)) if round_.fire else None
-        return _Done(reaped or 0, fired, failures or (), trying.outcomes)
+        return _Done(reaped or (), fired, failures or (), trying.outcomes)
 
     def _fire(self, store: Store) -> Fired:
         return store.fire_schedules(self._worker, lease_seconds=self._lease_seconds)
 
-    def _reap(self, store: Store) -> int:
+    def _reap(self, store: Store) -> tuple[Settled, ...]:
         timing = self._timing()
         reaped = store.reap(
             self._worker, period=timing.reap_period, lease_seconds=timing.lease, heartbeat_seconds=timing.heartbeat
         )
-        return len(reaped.settled)
+        return reaped.settled
 
     def _give_back(self, store: Store) -> None:
         """Jobs of a claim whose answer was lost: nobody runs them, and nobody should wait for their leases to end."""

@@ -32,6 +32,11 @@ class LazyStore:
             self._try(opening)
         return opening.result()
 
+    @property
+    def opened(self) -> Store | None:
+        """The store if it is open: to look at it without opening it."""
+        return self._store
+
     def close(self) -> None:
         """Does not wait for somebody who is just opening it: a store that does not answer must not hold up an end."""
         with self._lock:

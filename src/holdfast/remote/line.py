@@ -52,6 +52,11 @@ class Line:
         given = {name: value for name, value in parameters.items() if value is not None}
         return self._ask("GET", path, None, given, self._timeout, 2)
 
+    def stream(self, path: str, last_event_id: str | None, **parameters: Any) -> httpx.Response:
+        """A stream that ends by itself, read to its end."""
+        since = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
+        return self._response("GET", path, None, parameters, self._timeout, 2, since)
+
     def post(self, path: str, body: Any = None, *, once: bool = False, patience: float = 0.0) -> Any:
         """`once`: it may not arrive twice. `patience`: so much longer than usual the answer may take."""
         content = None if body is None else encode(body)
@@ -78,6 +83,24 @@ class Line:
     def _ask(
         self, method: str, path: str, content: bytes | None, parameters: Mapping[str, Any], seconds: float, tries: int
     ) -> Any:
+        response = self._response(method, path, content, parameters, seconds, tries)
+        if response.status_code == 204 or not response.content:
+            return None
+        try:
+            return json.loads(response.content)
+        except (ValueError, RecursionError) as error:
+            raise StoreUnavailable(f"{self.place} does not answer as a control plane does: is this its URL?") from error
+
+    def _response(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        parameters: Mapping[str, Any],
+        seconds: float,
+        tries: int,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         deadline = time.monotonic() + seconds
         if time.monotonic() < self._quiet_until:
             raise NotDone(f"{self.place} asked for a pause")
@@ -85,10 +108,10 @@ class Line:
         while True:
             tries -= 1
             try:
-                response = self._send(method, path, content, parameters, deadline - time.monotonic())
+                response = self._send(method, path, content, parameters, deadline - time.monotonic(), headers)
                 if response.status_code == 401 and self._secret.is_another(response.request.headers["Authorization"]):
-                    response = self._send(method, path, content, parameters, deadline - time.monotonic())
-                return self._answer(response)
+                    response = self._send(method, path, content, parameters, deadline - time.monotonic(), headers)
+                return self._accepted(response)
             except httpx.TransportError as error:
                 # One try that may have arrived is enough: what the last one says of itself decides nothing.
                 never_left = never_left and isinstance(error, _NEVER_LEFT)
@@ -97,29 +120,30 @@ class Line:
                     raise (NotDone(said) if never_left else StoreUnavailable(said)) from error
 
     def _send(
-        self, method: str, path: str, content: bytes | None, parameters: Mapping[str, Any], seconds: float
+        self,
+        method: str,
+        path: str,
+        content: bytes | None,
+        parameters: Mapping[str, Any],
+        seconds: float,
+        headers: Mapping[str, str] | None,
     ) -> httpx.Response:
         return self._client.request(
             method,
             path,
             content=content,
             params=dict(parameters) or None,  # an empty dict would take away the query that is in the path
-            headers={"Authorization": self._secret.header(), **({} if content is None else _JSON)},
+            headers={"Authorization": self._secret.header(), **({} if content is None else _JSON), **(headers or {})},
             timeout=httpx.Timeout(seconds),
             extensions={"trace": self._trace},
         )
 
-    def _answer(self, response: httpx.Response) -> Any:
+    def _accepted(self, response: httpx.Response) -> httpx.Response:
         if not response.is_success:
             pause = retry_after(response.headers.get("Retry-After"))
             self._quiet_until = time.monotonic() + min(pause, self._timeout)
             raise error_for(response.status_code, response.content, self.place, waits=self._waits)
-        if response.status_code == 204 or not response.content:
-            return None
-        try:
-            return json.loads(response.content)
-        except (ValueError, RecursionError) as error:
-            raise StoreUnavailable(f"{self.place} does not answer as a control plane does: is this its URL?") from error
+        return response
 
     def _trace(self, event: str, information: Mapping[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):

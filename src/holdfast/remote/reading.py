@@ -87,6 +87,10 @@ class Reading:
         found = _or_nothing(lambda: self._line.get(path, attempt=attempt, after=place, limit=wanted)["lines"])
         return [LogLine.from_json({"job_id": job_id, **line}) for line in found]
 
+    def last_logs(self, job_id: str, limit: int = 300) -> list[LogLine]:
+        lines = [LogLine.from_json({"job_id": job_id, **line}) for line in self._paged(f"{_job(job_id)}/logs", "lines")]
+        return lines[-limit:]
+
     def count_logs(self, job_id: str) -> int:
         return sum(1 for _line in self._paged(f"{_job(job_id)}/logs", "lines"))
 

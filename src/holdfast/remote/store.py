@@ -19,10 +19,11 @@ from holdfast.remote.governing import Governing
 from holdfast.remote.leases import OF_THIS_PROCESS
 from holdfast.remote.line import Line
 from holdfast.remote.reading import Reading
+from holdfast.remote.watching import Watching
 from holdfast.remote.work import WORKER, Work
 
 
-class RemoteStore(Enqueueing, Work, Governing, Reading):
+class RemoteStore(Enqueueing, Work, Governing, Reading, Watching):
     """`open_line` opens a way with so many connections; claims wait on one of their own."""
 
     def __init__(

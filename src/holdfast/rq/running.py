@@ -9,13 +9,17 @@ from holdfast.domain.errors import ConfigurationError, InvalidInput, StoreUnavai
 from holdfast.domain.events import Event, Events, RunEnded
 from holdfast.domain.names import check_id
 from holdfast.domain.timing import choose
+from holdfast.observe.redaction import masked, redact
 from holdfast.observe.sentences import sentence
 from holdfast.rq.leaving import left, logger, remember_unknown_task
 from holdfast.rq.signals import borrowed_signals
 from holdfast.settings import Settings, read_settings
+from holdfast.tasks.tracing import flush, set_up
 from holdfast.worker.identity import worker_id
 from holdfast.worker.one_job import OneJob
 from holdfast.worker.options import WorkerOptions
+
+FLUSH_SECONDS = 1.0
 
 
 def run_one(job_id: str) -> dict[str, Any]:
@@ -23,12 +27,15 @@ def run_one(job_id: str) -> dict[str, Any]:
         job_id = check_id(job_id, "job_id")
     except InvalidInput as error:
         return left(str(job_id), str(error))
+    set_up("holdfast-rq", logger.warning)
     worker = OneJob(_options(read_settings()), Events(_log), job_id=job_id)
     try:
         with borrowed_signals():
             worker.run()
     except StoreUnavailable as error:
-        return left(job_id, f"the store is away ({error})")
+        return left(job_id, f"the store is away ({masked(str(error))})")
+    finally:
+        flush(FLUSH_SECONDS)  # RQ ends this process without another word
     if worker.errand.unknown is not None:
         remember_unknown_task(job_id, worker.errand.unknown.seq, worker.errand.unknown.task)
     if worker.ended is None:
@@ -46,7 +53,7 @@ def _log(event: Event) -> None:
     """What went wrong; the ordinary life of a worker that lives for one job is not worth a line."""
     level, text, fields = sentence(event)
     if level in ("warning", "error") and not isinstance(event, RunEnded):
-        told = ", ".join(f"{name}={value}" for name, value in fields.items())
+        told = ", ".join(f"{name}={value}" for name, value in redact(None, level, fields).items())
         logger.log(logging.getLevelNamesMapping()[level.upper()], "%s: %s", text, told)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from holdfast.domain.logs import Stream
 from holdfast.domain.outcome import Crashed, Outcome
 from holdfast.domain.spec import encode_json
+from holdfast.domain.traceparent import checked
 from holdfast.runners import usage
 from holdfast.runners.commands import verdict
 from holdfast.runners.commands.envelope import Progress
@@ -94,7 +95,7 @@ class CommandRun:
         earlier = frozenset(children(os.getpid())) if self._exclusive else None
         names = self._job_names()
         try:
-            env = environment(self._command.env, names)
+            env = environment(self._command.env, {**self._trace_names(), **names})
             spawned = spawn([program(argv[0]), *argv[1:]], env, cwd, with_stdin=not in_argument)
         except OSError as error:
             missing = f"the working directory {cwd}" if error.filename in (cwd, cwd.encode()) else argv[0]
@@ -133,6 +134,11 @@ class CommandRun:
         if self._job.timeout_seconds is not None:
             names["HOLDFAST_TIMEOUT_SECONDS"] = f"{self._job.timeout_seconds:g}"
         return names
+
+    def _trace_names(self) -> dict[str, str]:
+        """Not among the names by which its processes are known: a program that makes spans changes it for its own."""
+        traceparent = checked(self._job.traceparent)
+        return {} if traceparent is None else {"TRACEPARENT": traceparent}
 
     def _say(self, stream: Stream, message: str, level: str | None, fields: dict[str, Any]) -> bool:
         for line in self._budget.lines(stream, message, level, fields):

@@ -49,6 +49,8 @@ ARTIFACTS_FLAG = "HOLDFAST_RUNNER_ARTIFACTS"
 CONTROL_PLANE, TOKEN = "HOLDFAST_CONTROL_PLANE", "HOLDFAST_TOKEN"
 # Set where the worker has no database: a job cannot be finished in a transaction there.
 OVER_HTTP = "HOLDFAST_RUNNER_OVER_HTTP"
+# Who claims for this runner; and, where that process makes the spans of attempts itself, that it does.
+WORKER, TRACED = "HOLDFAST_RUNNER_WORKER", "HOLDFAST_RUNNER_TRACED"
 
 COMPLETED_IN = {"kind": "completed_in"}
 
@@ -101,4 +103,5 @@ def job_to_json(job: Claimed) -> dict[str, Any]:
         "timeout": job.timeout_seconds,
         "lease": job.lease_seconds,
         "traceparent": job.traceparent,
+        "due": job.due_seconds,
     }

@@ -223,7 +223,7 @@ class RunnerProcess:
 
 
 def resident_below(pid: int) -> int:
-    return _resident(pid) + sum(resident_below(child) for child in _children(pid))
+    return resident(pid) + sum(resident_below(child) for child in _children(pid))
 
 
 def _children(pid: int) -> list[int]:
@@ -234,7 +234,8 @@ def _children(pid: int) -> list[int]:
     return [int(child) for text in lists for child in text.split()]
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """Of this process alone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123 - a pseudo file, read many times a second
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -9,10 +9,12 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 
-from holdfast.serve import guard, health, openapi, problems
+from holdfast.serve import guard, health, metrics, openapi, problems
 from holdfast.serve.api.router import router as api
 from holdfast.serve.contract.router import router as contract
+from holdfast.serve.dashboard.router import router as dashboard
 from holdfast.serve.plane import Plane
+from holdfast.serve.request_metrics import RequestMetrics
 
 ABOUT = "The worker contract and the client API of Holdfast: jobs, leases and their records, over HTTP."
 
@@ -38,7 +40,8 @@ def create_app(plane: Plane) -> FastAPI:
     )
     app.state.plane = plane
     minutes = guard.install(app, plane)
+    app.add_middleware(RequestMetrics, board=plane.board)  # the last one added is the outermost
     problems.install(app)
-    for router in (health.router, openapi.router, contract, api):
+    for router in (health.router, metrics.router, openapi.router, contract, api, dashboard):
         app.include_router(router)
     return app

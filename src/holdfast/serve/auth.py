@@ -75,6 +75,16 @@ class Authentication:
         parts = _bearer(given)
         if parts is None:
             raise self._unknown(request, "malformed_token" if given else "no_token")
+        return await self._identify(request, parts)
+
+    async def identify_text(self, request: Request, token: str) -> Identity:
+        """The same for a token that was not sent as a bearer: a form's, or a cookie's."""
+        parts = token_parts(token)
+        if parts is None:
+            raise self._unknown(request, "malformed_token")
+        return await self._identify(request, parts)
+
+    async def _identify(self, request: Request, parts: tuple[str, str]) -> Identity:
         token_id, secret = parts
         [standing] = await self._standings([token_id])
         is_right = fits(secret, _NOBODY if standing is None else standing.secret_digest)

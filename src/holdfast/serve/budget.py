@@ -18,6 +18,7 @@ from holdfast.periodic.lazy_store import LazyStore
 from holdfast.ports import Store
 from holdfast.serve.problems import busy
 from holdfast.serve.threads import DaemonThreads
+from holdfast.stores.pool_use import pool_use
 
 Answer = TypeVar("Answer")
 
@@ -38,6 +39,20 @@ class Budget:
         self._events = events
         self._waiting = 0
         self._away_since: float | None = None
+
+    @property
+    def busy(self) -> int:
+        """Threads that are at work."""
+        return self._threads.busy
+
+    @property
+    def queued(self) -> int:
+        """Calls that wait for a thread."""
+        return self._threads.waiting
+
+    def pool_use(self) -> tuple[int, int] | None:
+        """The connections it may keep, and those in use; None as long as its store is not open."""
+        return pool_use(self._store.opened)
 
     @property
     def waiting(self) -> int:

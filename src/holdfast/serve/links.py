@@ -2,8 +2,8 @@
 
 The link shows a page with a button. Only the button uses the link up, so that a program that looks at links before
 people do (a chat, a mail filter) takes nothing away. Whoever presses it first, on whichever control plane, gets an
-admin token, shown this once. The link is a secret for as long as it works: it is printed on standard error, for
-whoever started the server, and is in no record of the log.
+admin token, shown this once, and is signed in to the dashboard. The link is a secret for as long as it works: it is
+printed on standard error, for whoever started the server, and is in no record of the log.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from holdfast.ports import TokenStore
 from holdfast.serve.addresses import is_loopback
 from holdfast.serve.auth import get_authentication
 from holdfast.serve.body import read_body
+from holdfast.serve.dashboard.session import sign_in
 from holdfast.serve.plane import PlaneDep
 
 PATH = "/welcome"
@@ -78,13 +79,16 @@ async def exchange(request: Request, plane: PlaneDep) -> HTMLResponse:
     if issued is None:
         authentication.failed(request, NOT_VALID)
         return _no_good()
-    return _page(
+    response = _page(
         "Your admin token",
         f"<p>Keep it now: it is not shown again. Its name is <b>{html.escape(issued.token.name)}</b>.</p>"
         f"<pre>{html.escape(issued.text)}</pre>"
         "<p>Send it as <code>Authorization: Bearer …</code>. With it, or with <code>holdfast tokens create</code>,"
-        " make one for each worker and program, and revoke this one when it is no longer needed.</p>",
+        " make one for each worker and program, and revoke this one when it is no longer needed.</p>"
+        '<p>This browser is signed in: <a href="/">open the dashboard</a>.</p>',
     )
+    sign_in(response, request, issued.text)
+    return response
 
 
 def _no_good() -> HTMLResponse:

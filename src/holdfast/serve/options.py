@@ -56,6 +56,7 @@ class ServeSettings:
     upkeep_seconds: float = 300.0
     # False where somebody else in this process does the periodic duties: `holdfast up` has a worker.
     duties: bool = True
+    metrics: str = "auto"  # who may read /metrics, as the setting of that name
     stop_seconds: float = 30.0  # how long requests under way may take after a stop signal
     limits: Limits = field(default_factory=Limits)
     threads: Threads = field(default_factory=Threads)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import math
 import signal
 import socket
@@ -22,10 +23,12 @@ from fastapi import FastAPI
 
 from holdfast.domain.errors import ConfigurationError, HoldfastError
 from holdfast.domain.events import Events
+from holdfast.observe.board import Board
 from holdfast.serve.app import create_app
 from holdfast.serve.options import ServeSettings
 from holdfast.serve.plane import Plane, make_plane
 from holdfast.serve.protocol import BoundedProtocol
+from holdfast.serve.request_metrics import make_board, put_on
 
 BACKLOG = 2048
 # Longer than clients keep an idle connection (ours: a minute): then it is them who close, and no request is lost to it.
@@ -57,10 +60,16 @@ class ControlPlane:
     """`run` serves in the calling thread until a signal; `start` and `stop` serve in a thread of their own."""
 
     def __init__(
-        self, settings: ServeSettings, events: Events | None = None, listener: socket.socket | None = None
+        self,
+        settings: ServeSettings,
+        events: Events | None = None,
+        listener: socket.socket | None = None,
+        board: Board | None = None,
     ) -> None:
         self.settings = settings
         self._events = Events() if events is None else events
+        # One that is given is somebody's in this process who counts the duties already.
+        self._board = make_board(self._events) if board is None else board
         self._socket = bind(settings.host, settings.port) if listener is None else listener
         self._address = self._socket.getsockname()[:2]
         self._server: _Server | None = None
@@ -112,7 +121,8 @@ class ControlPlane:
             self._server.should_exit = True
 
     async def _serve(self) -> None:
-        self.plane = plane = make_plane(self.settings, self._events)
+        self.plane = plane = make_plane(self.settings, self._events, self._board)
+        put_on(self._board, plane)
         self._server = _Server(_config(create_app(plane), self.settings), plane, self._begun.set)
         self._server.should_exit = self._stopped
         await self._server.serve([self._socket])
@@ -155,17 +165,23 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """An exception of ours is told as an event already (`problems.py`)."""
+    return not str(record.msg).startswith("Exception in ASGI application")
+
+
 def _config(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
     class Protocol(BoundedProtocol):
         limits = settings.limits
 
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     return uvicorn.Config(
         app,
         http=Protocol,
         ws="none",
         lifespan="on",
         log_config=None,
-        log_level="critical",  # what is wrong is told as an event
+        log_level="error",
         access_log=False,
         proxy_headers=False,
         server_header=False,

@@ -17,6 +17,18 @@ class DaemonThreads:
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._threads = 0
+        self._at_work = 0
+        self._counting = threading.Lock()
+
+    @property
+    def busy(self) -> int:
+        """How many of them are at work."""
+        return self._at_work
+
+    @property
+    def waiting(self) -> int:
+        """How much waits for one of them."""
+        return self._work.qsize()
 
     def submit(self, work: Callable[[], None]) -> None:
         """From one thread only, the server's loop."""
@@ -32,6 +44,12 @@ class DaemonThreads:
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:
+            self._count(1)
             work()
+            self._count(-1)
             del work  # and what it holds
             self._idle.release()
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._at_work += more

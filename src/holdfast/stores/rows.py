@@ -73,6 +73,9 @@ def attempt(row: Sequence[Any], dialect: str) -> Attempt:
 def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
     job_id, task, version, queue, source, payload, number, *budget = row[:11]
     failures, crashes, max_attempts, max_crashes = budget
+    claimed_at, run_after = moment(row[14]), moment(row[16])
+    assert claimed_at is not None
+    assert run_after is not None
     return Claimed(
         job_id=job_id,
         task=task,
@@ -89,4 +92,5 @@ def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
         lease_seconds=float(row[12]),
         traceparent=row[13],
         lease_token=token,
+        due_seconds=None if number > failures + crashes + 1 else max(0.0, (claimed_at - run_after).total_seconds()),
     )

@@ -71,6 +71,13 @@ class Channel(Protocol):
     def completing(self) -> None: ...
 
 
+class Trace(Protocol):
+    """A span that a job's code runs in."""
+
+    def enter(self) -> Callable[[], None]:
+        """Make it the current one of this thread or coroutine; what is returned undoes that."""
+
+
 class Silent:
     """A channel to nobody, for a task that is called as a plain function."""
 
@@ -108,6 +115,7 @@ class Context(Records, Sources):
         super().__init__(asking)
         self.job = job
         self.saves = saves  # for the engine
+        self.trace: Trace | None = None  # likewise
         self.completed_in = False
         self._channel = channel
         self._token = token
@@ -121,6 +129,11 @@ class Context(Records, Sources):
     @property
     def attempt(self) -> int:
         return self.job.attempt
+
+    @property
+    def traceparent(self) -> str | None:
+        """Where this attempt stands in a trace: its own span where traces are on, else what the job came with."""
+        return self.job.traceparent
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """How far the job is, for people to look at."""
@@ -262,9 +275,13 @@ class entered:
 
     def __enter__(self) -> Context:
         self._token: Token[Context | None] = _current.set(self._context)
+        trace = self._context.trace
+        self._leave = None if trace is None else trace.enter()
         return self._context
 
     def __exit__(self, *_: object) -> None:
+        if self._leave is not None:
+            self._leave()
         _current.reset(self._token)
 
 

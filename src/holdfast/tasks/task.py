@@ -15,7 +15,9 @@ from holdfast.tasks.command import Command
 from holdfast.tasks.context import Context, current_or_none, detached
 from holdfast.tasks.definition import Definition
 from holdfast.tasks.handle import Handle
+from holdfast.tasks.home import AppStore
 from holdfast.tasks.options import JobOptions, job_options, on_new_job
+from holdfast.tasks.tracing import enqueueing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,8 +65,10 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job that runs this task with these arguments."""
         home = self.definition.home
-        job = self._new_job(args, kwargs)
-        return Handle(home, home.store.enqueue(job, self._connection))
+        with enqueueing([self._new_job(args, kwargs)]) as sent:
+            answer = home.store.enqueue(sent.jobs[0], self._connection)
+            sent.answered([answer])
+        return Handle(home, answer)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """The same from async code; `connection` may then be an AsyncSession or AsyncConnection."""
@@ -75,7 +79,9 @@ class Task(Generic[P, R]):
         """One job an item, all of them or none. An item is a tuple of arguments, or a mapping of named ones."""
         home = self.definition.home
         jobs = self._new_jobs(items)
-        answers = home.store.enqueue_many(jobs, self._connection if connection is None else connection)
+        with enqueueing(jobs) as sent:
+            answers = home.store.enqueue_many(sent.jobs, self._connection if connection is None else connection)
+            sent.answered(answers)
         return [Handle(home, answer) for answer in answers]
 
     async def aenqueue_many(self, items: Iterable[Item], *, connection: Any = None) -> list[Handle[R]]:
@@ -90,6 +96,12 @@ class Task(Generic[P, R]):
     async def _store(self, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
         home = self.definition.home
         store = await asyncio.to_thread(lambda: home.store)  # the first use opens it
+        with enqueueing(jobs) as sent:
+            answers = await self._store_in(store, sent.jobs, connection)
+            sent.answered(answers)
+        return answers
+
+    async def _store_in(self, store: AppStore, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
         if connection is None:
             return await asyncio.to_thread(store.enqueue_many, jobs)
         if hasattr(connection, "run_sync"):

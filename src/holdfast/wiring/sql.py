@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ from sqlalchemy.exc import ArgumentError
 
 from holdfast.artifacts.opening import artifacts_root, check_for_worker, open_artifacts
 from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
-from holdfast.domain.history import History
 from holdfast.ports import Store
 from holdfast.stores import upgrade
 from holdfast.stores.database import Database
@@ -170,7 +169,7 @@ def _make_fit(database: Database, *, may_upgrade: bool) -> None:
         upgrade.upgrade(database.engine)
 
 
-def histories(store: SqlStore) -> Iterable[History]:
+def histories(store: SqlStore) -> Histories:
     """Every job with its history, for `maintenance.verify`."""
     return Histories(store.database.engine)
 

@@ -196,7 +196,8 @@ class Asking:
             refusals = [_refused(attempt_id, ask.number, answer.error) for ask in errand.asks]
             answer = _Served(refusals, problems=[repr(answer.error)])
         for problem in answer.problems:
-            self._events.emit(Problem("serving what a job asked for", problem))
+            job = line.held.job
+            self._events.emit(Problem("serving what a job asked for", problem, None, job.job_id, job.attempt))
         for frame in answer.answers:
             self._answer(line, line.asks.popleft(), frame)
         if answer.away is not None:

@@ -39,6 +39,7 @@ class Cycle:
         self._duties = duties
         self._runners_ready = runners_ready
         self._connected = False
+        self._just_connected = False
         self._rung = False
         self._wake_at = NEVER
         self.error: Exception | None = None
@@ -115,6 +116,7 @@ class Cycle:
             return False
         self._connected, self.error = True, None
         self._duties.run_soon()
+        self._just_connected = True
         return self._to(WorkerState.RECOVERING)
 
     def _recover(self, now: float) -> bool:
@@ -124,6 +126,9 @@ class Cycle:
         if self._duties.error is not None:
             error, self._duties.error = self._duties.error, None
             raise error
+        if self._just_connected:  # people are shown that it works, and not for twenty seconds that it is about to
+            self._just_connected = False
+            self._duties.show_soon()
         return self._to(WorkerState.POLLING)
 
     def _poll(self, now: float) -> bool:

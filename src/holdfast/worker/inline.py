@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.answers import Beat, Status
@@ -22,15 +23,17 @@ from holdfast.domain.errors import HoldfastError, NotAllowed
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
-from holdfast.domain.outcome import Outcome, Released, Report, Usage
+from holdfast.domain.outcome import Outcome, Released, Report, Succeeded, Usage
 from holdfast.ports import Store
 from holdfast.runners.child.capture import captured
 from holdfast.runners.command import CommandRun
+from holdfast.tasks import tracing
 from holdfast.tasks.context import Context, JobInfo
 from holdfast.tasks.execute import call, outcome_of, outcome_of_error
 from holdfast.tasks.placing import placed
 from holdfast.tasks.saving import Saves
 from holdfast.tasks.task import AnyTask, CommandTask
+from holdfast.tasks.tracing import AttemptTrace
 from holdfast.webhooks.task import deliveries
 from holdfast.wiring.cache import open_cache
 from holdfast.wiring.sql import complete_in
@@ -139,9 +142,9 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
     channel = _Channel()
     saves = Saves(job.job_id, job.attempt, lambda: app.artifact_store)
     asking = _Asking(serving, Beat(job.job_id, job.attempt, job.lease_token, worker))
-    context = Context(
-        JobInfo.from_claimed(job), channel, job.lease_token, complete=complete_in, saves=saves, asking=asking
-    )
+    info, trace = _traced(JobInfo.from_claimed(job), worker, job.due_seconds)
+    context = Context(info, channel, job.lease_token, complete=complete_in, saves=saves, asking=asking)
+    context.trace = trace
     over = threading.Event()
     beating = threading.Thread(target=_beat, args=(store, worker, job, context, channel, over), daemon=True)
     beating.start()
@@ -162,8 +165,28 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
             report = Report(
                 job.job_id, job.attempt, job.lease_token, outcome, worker, usage, progress, saved, cache=looks
             )
-            store.settle([report])
+            _settle(store, report, trace)
+        elif trace is not None:
+            trace.ended(Succeeded())
         channel.store_lines(store)
+
+
+def _settle(store: Store, report: Report, trace: AttemptTrace | None) -> None:
+    try:
+        [settled] = store.settle([report])
+        if trace is not None:
+            trace.ended(report.outcome, settled)
+    finally:
+        if trace is not None:
+            trace.dropped()
+
+
+def _traced(info: JobInfo, worker: str, due_seconds: float | None) -> tuple[JobInfo, AttemptTrace | None]:
+    traces = tracing.active()
+    if traces is None:
+        return info, None
+    trace = traces.attempt(info, worker, due_seconds)
+    return replace(info, traceparent=trace.traceparent or info.traceparent), trace
 
 
 def _outcome(task: AnyTask, context: Context, channel: _Channel) -> Outcome:

@@ -23,6 +23,7 @@ from holdfast.domain.worker_states import RUN_MOVES, Machine, RunState
 
 if TYPE_CHECKING:
     from holdfast.runners.process import RunnerProcess
+    from holdfast.tasks.tracing import AttemptTrace
 
 REPORTING_AGAIN_SECONDS = 0.5
 _NEVER = float("inf")
@@ -41,6 +42,7 @@ class Held:
     worker: str | None = None
     run: Machine[RunState] = field(default_factory=lambda: Machine(RunState.CLAIMING, RUN_MOVES))
     runner: RunnerProcess | None = None
+    trace: AttemptTrace | None = None
     started_at: float | None = None
     # What the task asked the engine to know.
     progress: Any = None

@@ -150,7 +150,9 @@ class Pickup:
         self._again_in = brought.again_in
         waits = brought.again_in is not None and brought.again_in <= WORTH_WAITING_SECONDS
         self.nothing_due = not jobs and not waits and self._is_for_all(asked)
-        self._events.emit(Claims(len(jobs), now - self._asked_at))
+        due = tuple((job.queue, job.due_seconds) for job in jobs if job.due_seconds is not None)
+        # Without the time that a long poll waited for something to claim.
+        self._events.emit(Claims(len(jobs), max(0.0, now - self._asked_at - brought.late_seconds), due))
         full = len(jobs) == asked.limit
         was_rush, self._rush = self._rush, full or (self._rush and asked.ahead and bool(jobs))
         if jobs:

@@ -152,7 +152,7 @@ class Reports:
             answer, problem = answered.settled, answered.problem
             if problem is not None and id(ended) not in self._stuck:
                 job = ended.held.job
-                self._events.emit(Problem(f"recording attempt {job.attempt} of job {job.job_id}", problem))
+                self._events.emit(Problem("recording an attempt", problem, None, job.job_id, job.attempt))
             if answer.status is not Status.BUSY:
                 self._stuck.pop(id(ended), None)
                 self._emit(ended, answer)

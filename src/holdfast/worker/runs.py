@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from holdfast.domain.answers import Beaten, Settled, Status
@@ -28,6 +29,8 @@ from holdfast.periodic.part import NEVER
 from holdfast.runners.frames import COMPLETED_IN, Frame
 from holdfast.runners.pool import Pool
 from holdfast.runners.process import Exit, RunnerProcess
+from holdfast.tasks.context import JobInfo
+from holdfast.tasks.tracing import Traces
 from holdfast.worker.hand import Hand
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pace import Pace
@@ -49,6 +52,7 @@ class Runs:
         term_grace_seconds: float,
         cancel_grace_seconds: float,
         ask: Callable[[RunnerProcess, Frame], None] = _nobody,
+        traces: Traces | None = None,
     ) -> None:
         self.book = book
         self.pool = pool
@@ -61,6 +65,7 @@ class Runs:
         self._report = report
         self._log = log
         self._ask = ask
+        self.traces = traces
         self._term_grace = term_grace_seconds
         self._cancel_grace = cancel_grace_seconds
         self.hand = Hand(pool, self.pace, lambda: len(book))
@@ -75,6 +80,8 @@ class Runs:
         for job in jobs:
             info = self.pool.tasks.get(job.task) or TaskInfo(job.task)
             held = self.book.add(job, info, sent_at)
+            if self.traces is not None:
+                _begin_trace(self.traces, held)
             self._moved(held, None, RunState.CLAIMING)
             self.hand.add(held)
         if self.draining:
@@ -126,6 +133,8 @@ class Runs:
     def _heard_started(self, runner: RunnerProcess, held: Held, now: float) -> None:
         runner.jobs[held.id] = True
         held.started_at = now
+        if held.trace is not None:
+            held.trace.started()
         held.run.to(RunState.PROCESSING)
         self._moved(held, RunState.CLAIMING, RunState.PROCESSING)
         if held.job.timeout_seconds is not None:
@@ -190,7 +199,9 @@ class Runs:
         try:
             self.hear(runner, frame, now)
         except Exception as error:
-            self._events.emit(Problem("a runner's last words", str(error) or repr(error)))
+            held = self.book.get(str(frame.get("id")))
+            whose = (None, None) if held is None else (held.job.job_id, held.job.attempt)
+            self._events.emit(Problem("a runner's last words", str(error) or repr(error), None, *whose))
 
     def _lost_runner(self, held: Held, runner: RunnerProcess, exit: Exit) -> None:
         if held.lost:
@@ -258,6 +269,8 @@ class Runs:
         held.ending, held.lost, held.lease_over = ending, refused, True
         started = held.started_at is not None
         job = held.job
+        if held.trace is not None:
+            held.trace.lost("the store says so" if refused else "it could not be confirmed in time")
         self._events.emit(LeaseGone(job.job_id, job.attempt, job.task, refused, started))
         if held.runner is not None:
             held.runner.kill("lease lost")
@@ -295,7 +308,9 @@ class Runs:
         if held.runner is not None:
             held.runner.cancel(held.id, "cancel_requested")
 
-    def settled(self, ended: Ended, _answer: Settled) -> None:
+    def settled(self, ended: Ended, answer: Settled) -> None:
+        if ended.held.trace is not None:
+            ended.held.trace.ended(ended.outcome, answer)
         self._drop(ended.held)
 
     # draining and watching
@@ -344,9 +359,18 @@ class Runs:
         self._report(Ended(held, outcome, usage or Usage(), completed_in))
 
     def _drop(self, held: Held) -> None:
+        if held.trace is not None:
+            held.trace.dropped()
         self.book.drop(held)
         self._moved(held, held.run.state, None)
 
     def _moved(self, held: Held, before: Any, after: Any) -> None:
         job = held.job
         self._events.emit(RunMoved(job.job_id, job.attempt, job.task, job.queue, before, after))
+
+
+def _begin_trace(traces: Traces, held: Held) -> None:
+    """From here on the job carries the context of its attempt: to its code, and to the jobs that this enqueues."""
+    job = held.job
+    held.trace = traces.attempt(JobInfo.from_claimed(job), held.worker, job.due_seconds)
+    held.job = replace(job, traceparent=held.trace.traceparent or job.traceparent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,7 @@ from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.events import Event, Events, WorkerMoved
 from holdfast.domain.manifest import Kind
 from holdfast.domain.timing import LONGEST_TIMEOUT_SECONDS
+from holdfast.domain.traceparent import parse
 from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.domain.worker_states import WorkerState
 from holdfast.maintenance.chores import Chore
@@ -22,7 +24,9 @@ from holdfast.periodic.retrying import Retrying
 from holdfast.periodic.upkeep import Upkeep
 from holdfast.ports import Store
 from holdfast.settings import mask_url
+from holdfast.stores.pool_use import pool_use
 from holdfast.stores.sql_store import SqlStore
+from holdfast.tasks.tracing import recording
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.cache import open_cache
 from holdfast.wiring.http import AccessRefused, open_control_plane
@@ -71,6 +75,7 @@ class Worker:
                 self._asks,
                 Caching(self._cache.store, self.options.cache_enabled, self.options.cache_ttl_seconds),
             ),
+            traces=recording(),
         )
         self.events.subscribe(self._watch)
         self._close_upkeep: Callable[[], None] = lambda: None
@@ -113,6 +118,26 @@ class Worker:
         }
         # A store that is away is no reason to restart a worker: it comes back by itself.
         return Health(supervisor.seconds_since_step() < UNWELL_SECONDS, ready, detail)
+
+    def pools(self) -> dict[str, Callable[[], tuple[int, int] | None]]:
+        """How full each of its ways to the store is, for whoever looks."""
+        ways = {
+            "control": self._control,
+            "claims": self._claims,
+            "asks": self._asks,
+            "upkeep": self._upkeep_store,
+        }
+        return {name: partial(_pool_use, way) for name, way in ways.items()}
+
+    @property
+    def is_traced(self) -> bool:
+        return self.supervisor.runs.traces is not None
+
+    def trace_id(self, job_id: str, attempt: int) -> str | None:
+        """Of an attempt that this worker holds, where it traces."""
+        held = self.supervisor.book.get(f"{job_id}.{attempt}")
+        known = None if held is None or held.trace is None else parse(held.trace.traceparent)
+        return None if known is None else f"{known.trace_id:032x}"
 
     @property
     def database_url(self) -> str:
@@ -263,6 +288,10 @@ class Worker:
         queues = "all queues" if self.options.queues is None else f"queues {', '.join(self.options.queues)}"
         tasks = _number(sum(1 for name in pool.tasks if name != DELIVERY_TASK), "task")
         return f"{tasks}, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
+
+
+def _pool_use(way: LazyStore) -> tuple[int, int] | None:
+    return pool_use(way.opened)
 
 
 def _counted(kind: Kind, processes: int, slots: int) -> str:

@@ -28,9 +28,10 @@ from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
 from holdfast.runners import prctl
 from holdfast.runners.descendants import children, kill_strays
-from holdfast.runners.frames import ARTIFACTS_FLAG, CONTROL_PLANE, DATABASE_FLAG, OVER_HTTP, TOKEN
+from holdfast.runners.frames import ARTIFACTS_FLAG, CONTROL_PLANE, DATABASE_FLAG, OVER_HTTP, TOKEN, TRACED, WORKER
 from holdfast.runners.pool import Pool, PoolSize
 from holdfast.runners.process import RunnerProcess
+from holdfast.tasks.tracing import Traces
 from holdfast.worker.asking import Asking
 from holdfast.worker.bell import Bell
 from holdfast.worker.clock import uptime
@@ -40,7 +41,7 @@ from holdfast.worker.hand import SLOW_SECONDS
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
-from holdfast.worker.memory import MemoryWatch
+from holdfast.worker.memory import MemoryWatch, memory_of
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.orphans import Orphans
 from holdfast.worker.patience import Patience
@@ -66,6 +67,7 @@ class Supervisor:
         clock: Callable[[], float] = uptime,
         patience: Patience | None = None,
         serving: Serving | None = None,
+        traces: Traces | None = None,
     ) -> None:
         self._options = options
         self._events = events
@@ -81,7 +83,7 @@ class Supervisor:
         self._selector.register(self.bell, selectors.EVENT_READ)
         ring, worker, timing = self.bell.ring, options.worker_id, options.timing
         self.book = LeaseBook(timing, worker)
-        self.pool = Pool(_pool_size(options), self._runner_started)
+        self.pool = Pool(_pool_size(options, traced=traces is not None), self._runner_started)
         self.logs = JobLogs(control_store, ring, Retrying("logs", events, longest=5.0))
         serving = serving or Serving(control_store, Caching(control_store))
         self.asking = Asking(serving, self.book, worker, events, ring)
@@ -94,6 +96,7 @@ class Supervisor:
             term_grace_seconds=options.term_grace_seconds,
             cancel_grace_seconds=options.grace_seconds,
             ask=self.asking.hear,
+            traces=traces,
         )
         self.reports = Reports(
             control_store, worker, events, ring, self._settled, Retrying("settle", events, longest=2.0)
@@ -364,11 +367,13 @@ class Supervisor:
             processes=len(self.pool),
             slots=self.pool.slots,
             running=self.runs.started,
+            detail=memory_of(self.pool),
         )
 
 
-def _pool_size(options: WorkerOptions) -> PoolSize:
+def _pool_size(options: WorkerOptions, *, traced: bool) -> PoolSize:
     flags = {DATABASE_FLAG: options.database_flag, ARTIFACTS_FLAG: options.artifacts_flag}
+    flags |= {WORKER: options.worker_id, TRACED: "1" if traced else None}
     environment = {name: flag for name, flag in flags.items() if flag}
     if options.control_plane is not None:
         environment |= {CONTROL_PLANE: options.control_plane, TOKEN: options.token or "", OVER_HTTP: "1"}

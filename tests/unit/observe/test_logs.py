@@ -9,9 +9,9 @@ from typing import Any, get_args
 import pytest
 import structlog
 
-from holdfast.domain.events import Claims, Event, Problem, Reaping, StoreFailed, WakeUps
+from holdfast.domain.events import Claims, Event, JobReaped, Problem, Reaping, StoreFailed, WakeUps
 from holdfast.domain.worker_states import RunState, WorkerState
-from holdfast.observe.logs import LogFormat, LogSubscriber, configure
+from holdfast.observe.logs import LogFormat, LogSubscriber, configure, standard_logging
 from tests.unit.observe.samples import EVERY_KIND, JOB, lease_gone, run_ended, run_moved, runner_ended, worker_moved
 
 URL = "postgresql://holdfast:hunter2@db/jobs"
@@ -171,3 +171,46 @@ def test_a_log_that_cannot_be_written_does_not_stop_the_worker() -> None:
     closed.close()
     for stream in (closed, BrokenPipe()):
         LogSubscriber(configure("json", "info", stream))(Reaping(1))
+
+
+def test_a_problem_and_a_reaped_job_name_the_job_and_the_attempt() -> None:
+    for event in (Problem("recording an attempt", "boom", None, JOB, 2), JobReaped(JOB, 2, "lease_lost")):
+        [line] = written(event)
+        assert (line["job_id"], line["attempt"]) == (JOB, 2)
+    assert "job_id" not in written(Problem("loop", "boom"))[0]
+
+
+@pytest.mark.parametrize("format", get_args(LogFormat))
+def test_what_libraries_log_is_written_as_our_own_lines_are_and_without_secrets(format: LogFormat) -> None:
+    stream = io.StringIO()
+    before = list(logging.getLogger().handlers)
+    with standard_logging(configure(format, "info", stream)):
+        logging.getLogger("uvicorn.error").error("cannot serve %s", URL)
+        logging.getLogger("some.library").info("chatter")
+        try:
+            raise ValueError(URL)
+        except ValueError:
+            logging.getLogger("asyncio").exception("Task exception was never retrieved")
+        logging.getLogger("holdfast.serve").warning("careful")
+    assert logging.getLogger().handlers == before
+    logging.getLogger("uvicorn.error").error("nobody listens any more")
+    text = stream.getvalue()
+    assert "hunter2" not in text
+    assert "chatter" not in text
+    assert "nobody listens" not in text
+    for said in ("cannot serve", "uvicorn.error", "ValueError", "careful"):
+        assert said in text
+    if format == "json":
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert [line["logger"] for line in lines] == ["uvicorn.error", "asyncio", "holdfast.serve"]
+
+
+def test_inside_an_rq_worker_the_same_secrets_are_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    from holdfast.rq.running import _log
+
+    _log(StoreFailed("connect", f"cannot reach {URL}"))
+    _log(Problem("recording an attempt", f"Authorization: Bearer {'5' * 64}", None, JOB, 2))
+    assert "cannot reach" in caplog.text
+    assert f"job_id={JOB}, attempt=2" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "55555" not in caplog.text

@@ -7,6 +7,7 @@ from holdfast.domain.events import (
     Beats,
     Claims,
     Event,
+    Problem,
     Reaping,
     StoreFailed,
     UpkeepFailed,
@@ -15,7 +16,7 @@ from holdfast.domain.events import (
     WorkerMoved,
 )
 from holdfast.domain.worker_states import RunState, WorkerState
-from holdfast.observe import metrics
+from holdfast.observe import series
 from holdfast.observe.metrics import MetricsSubscriber
 from tests.unit.observe.samples import EVERY_KIND, lease_gone, run_ended, run_moved, runner_ended
 
@@ -76,6 +77,19 @@ def test_claims_are_counted_with_their_jobs_and_their_time(board: Board) -> None
     assert board.read("claim_seconds_sum") == pytest.approx(0.004)
 
 
+def test_waits_are_kept_by_queue_for_the_jobs_whose_wait_is_known(board: Board) -> None:
+    board.see(Claims(3, 0.003, (("default", 2.0), ("mail", 0.5))), Claims(0, 0.001))
+    assert board.read("wait_seconds_count", queue="default") == 1
+    assert board.read("wait_seconds_sum", queue="mail") == 0.5
+    assert board.read("wait_seconds_bucket", queue="default", le="5.0") == 1
+    assert board.read("wait_seconds_bucket", queue="default", le="1.0") == 0
+
+
+def test_only_what_failed_for_good_is_a_dead_letter(board: Board) -> None:
+    board.see(run_ended("failed"), run_ended("retry_scheduled"), run_ended("succeeded"), run_ended(None, "refused"))
+    assert board.read("dead_letters_total", task="mail") == 1
+
+
 def test_runs_are_counted_by_task_outcome_and_status(board: Board) -> None:
     board.see(run_ended("succeeded"), run_ended("succeeded"), run_ended(None, "refused"))
     assert board.read("runs_total", task="mail", outcome="succeeded", status="applied") == 2
@@ -93,6 +107,8 @@ def test_a_heartbeat_tells_how_close_it_was(board: Board) -> None:
 
 def test_losses_and_failures_are_counted(board: Board) -> None:
     board.see(lease_gone(), StoreFailed("claim", "away"), StoreFailed("claim", "still away"), Reaping(3))
+    board.see(Problem("loop", "boom"))
+    assert board.read("problems_total") == 1
     assert board.read("leases_lost_total", task="mail") == 1
     assert board.read("store_failures_total", what="claim") == 2
     assert board.read("reaped_total") == 3
@@ -109,7 +125,7 @@ def test_the_wake_up_channel_has_one_status(board: Board) -> None:
 
 
 def test_labels_that_run_wild_end_up_in_one_series(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_CHILDREN", 3)
+    monkeypatch.setattr(series, "MOST_CHILDREN", 3)
     board.see(*(StoreFailed(f"verb-{number}", "") for number in range(10)))
     assert board.states("store_failures_total") == {"verb-0": 1, "verb-1": 1, "verb-2": 1, "other": 7}
 

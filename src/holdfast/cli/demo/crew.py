@@ -1,4 +1,4 @@
-"""Two real workers, `holdfast worker` as processes of their own, for as long as the scene lasts."""
+"""Real workers, `holdfast worker` as processes of their own, each with a log in the demo's folder."""
 
 from __future__ import annotations
 
@@ -6,71 +6,82 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
-from types import TracebackType
-from typing import IO, Self
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
+from holdfast.cli.demo import samples
 from holdfast.runners.commands.spawn import dying_with_us
+from holdfast.settings import variables
 
-HEARTBEAT = "0.5s"  # a cancel is noticed with the next one, and nobody wants to wait in a demo
-_PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 3.0
+TAIL_LINES = 12
+SERVE = "serve"  # whose log the control plane's is
 
 
 class Crew:
-    """Workers that run until the block is left. They run the demo's own tasks in the demo's own queue."""
+    """They end with `close`, whatever they are doing, and with this process, however that ends."""
 
-    def __init__(self, database: str, queue: str, names: Sequence[str]) -> None:
-        self._database = database
-        self._queue = queue
-        self._names = names
-        self._workers: list[subprocess.Popen[bytes]] = []
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the block is left
+    def __init__(self, folder: Path, common: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = {**_neutral(), **common, "PYTHONPATH": samples.python_path()}
+        self._workers: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Self:
-        try:
-            for name in self._names:
-                self._workers.append(self._start(name))
-        except BaseException:  # Ctrl-C, most likely: the block is not entered, so nobody else would stop them
-            self._stop()
-            raise
-        return self
+    def start(self, name: str, queues: Sequence[str], door: Mapping[str, str]) -> int:
+        """Its pid. The door is in the environment and not in the arguments, where everybody could read its secret."""
+        flags = ["--queues", ",".join(queues), "--processes", "1", "--slots", "4", "--grace", "0s"]
+        command = [sys.executable, "-m", "holdfast", "worker", "holdfast.cli.demo.tasks:app", *flags]
+        with self.log(name).open("wb") as log:
+            popen = self._workers[name] = subprocess.Popen(
+                dying_with_us(command, log.fileno()),
+                pass_fds=[log.fileno()],
+                cwd=self._folder,
+                env={**self._environment, **door},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which stops them in its own order
+            )
+        return popen.pid
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
+    def kill(self, name: str) -> int:
+        """SIGKILL: it gets no chance to say anything. Its pid."""
+        popen = self._workers.pop(name)
+        popen.kill()
+        popen.wait()
+        return popen.pid
 
-    def _stop(self) -> None:
-        for worker in self._workers:
-            worker.send_signal(signal.SIGTERM)
-        for worker in self._workers:
+    def fallen(self) -> str | None:
+        """One that has ended and was not killed."""
+        return next((name for name, popen in self._workers.items() if popen.poll() is not None), None)
+
+    def said(self, name: str) -> str:
+        """The end of its log, for when something went wrong."""
+        with suppress(OSError):
+            lines = self.log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+            return "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
+        return ""
+
+    def close(self) -> None:
+        for popen in self._workers.values():
+            popen.terminate()
+        for popen in self._workers.values():
             try:
-                worker.wait(_PATIENCE_SECONDS)
+                popen.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
-        self._log.close()
+                with suppress(ProcessLookupError):
+                    os.killpg(popen.pid, signal.SIGKILL)
+                popen.wait()
 
-    def all_running(self) -> bool:
-        return all(worker.poll() is None for worker in self._workers)
+    def log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
 
-    def said(self) -> str:
-        """The end of what they wrote, for when something went wrong."""
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")[-2000:]
 
-    def _start(self, name: str) -> subprocess.Popen[bytes]:
-        arguments = ["worker", "holdfast.cli.demo.tasks:app", "--queues", self._queue, "--processes", "2"]
-        quiet = ["--heartbeat", HEARTBEAT, "--grace", "0s", "--log-level", "error"]
-        command = [sys.executable, "-m", "holdfast", *arguments, *quiet]
-        return subprocess.Popen(
-            dying_with_us(command, self._log.fileno()),
-            pass_fds=[self._log.fileno()],
-            # In the environment and not in the arguments, where everybody could read the password.
-            env={**os.environ, "DATABASE_URL": self._database, "WORKER_ID": name, "LEASE_SECONDS": "60"},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # Ctrl-C is for the demo, which stops them in its own order
-        )
+def _neutral() -> dict[str, str]:
+    """Our environment without anything that would lead a worker to the configured store, a collector or a proxy."""
+    leading = {*variables(), "PYTHONPATH"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in leading and not name.startswith(("HOLDFAST_", "OTEL_")) and not name.lower().endswith("_proxy")
+    }

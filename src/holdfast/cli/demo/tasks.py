@@ -1,43 +1,26 @@
-"""The demo's own app, as a user would write it. The runners of the demo's workers import it."""
+"""The tasks of both examples as one app, for the demo's workers. Their runners have the examples on their path."""
 
 from __future__ import annotations
 
+import importlib
 import os
-import signal
-from enum import StrEnum
+from dataclasses import replace
 
-from holdfast import App, Cancel, Context, Permanent, Snooze
+from examples.price_watch import tasks as price_watch
+from examples.price_watch.marketplaces import MARKETPLACES
+from holdfast import App
+from holdfast.cli.demo.names import GROUP, VARIABLE, Names
 
-SNOOZE_SECONDS = 0.2
+names = Names(os.environ.get(VARIABLE, ""))
+model_runs = importlib.import_module("tasks")  # of examples/model_runs, whose modules are in no package
 
-app = App()
+app = App(name="demo")
+samples = app.group(GROUP)
+for example in (price_watch.app, model_runs.app):
+    for task in list(example.tasks.values()):
+        # Moved, not copied: a task that enqueues another then finds it here.
+        samples._register(task, task.name, {**task.definition.options, "queue": names.queue_of(task.name)})
 
-
-class Act(StrEnum):
-    """What a job does when it is run for the first time; the second time it always succeeds."""
-
-    PLAIN = "plain"
-    FLAKY = "flaky"
-    CRASH = "crash"
-    SNOOZE = "snooze"
-    ENDLESS = "endless"
-    BROKEN = "broken"
-
-
-@app.task(name="demo.square")
-def square(number: int, act: Act, context: Context) -> dict[str, int]:
-    match act if context.attempt == 1 else Act.PLAIN:
-        case Act.FLAKY:
-            raise ConnectionError("the network blinked")
-        case Act.CRASH:
-            os.kill(os.getpid(), signal.SIGKILL)
-        case Act.SNOOZE:
-            raise Snooze(SNOOZE_SECONDS, "not ready yet")
-        case Act.BROKEN:
-            raise Permanent("no number of tries will help")
-        case Act.ENDLESS:
-            context.wait_cancelled()
-            raise Cancel("asked to stop")
-        case _:
-            pass
-    return {"square": number**2}
+for declared in price_watch.app.declared_sources():
+    app.source(names.own(declared.name), **declared.limits)
+MARKETPLACES.update({names.own(name): replace(market, name=names.own(name)) for name, market in MARKETPLACES.items()})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released
-from holdfast.runners.child import messages
+from holdfast.runners.child import messages, tracing
 from holdfast.runners.child.work import Work
 from holdfast.runners.command import CommandRun
 from holdfast.runners.endings import ending
@@ -45,6 +45,7 @@ class Executor:
 
     def run(self, work: Work) -> Done:
         task = self.tasks[work.job.task]
+        tracing.begin(work)
         meter = Meter(self.cpu_clock)
         if isinstance(task, CommandTask):
             return self._run_command(task, work, meter)
@@ -60,6 +61,7 @@ class Executor:
         task = self.tasks[work.job.task]
         if isinstance(task, CommandTask):
             return await asyncio.get_running_loop().run_in_executor(None, self.run, work)
+        tracing.begin(work)
         meter = Meter(None)
         try:
             outcome = outcome_of(task, await acall(task, work.context))
@@ -115,6 +117,7 @@ def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool
     work.asks.close()
     if work.context.saves is not None:
         work.context.saves.close()
+    tracing.end(work, outcome)
     said = work.channel.close()
     if looks := work.context.cache_looks.told():
         said += messages.looked(work.id, looks)

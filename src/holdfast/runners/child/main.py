@@ -10,7 +10,7 @@ import time
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.manifest import Kind
-from holdfast.runners.child import loading, messages
+from holdfast.runners.child import loading, messages, tracing
 from holdfast.runners.child.arguments import Arguments, parse
 from holdfast.runners.child.capture import Capture
 from holdfast.runners.child.execution import Executor, flush_standard_streams
@@ -20,10 +20,12 @@ from holdfast.runners.child.process import become_runner
 from holdfast.runners.child.service import Server, Service
 from holdfast.runners.child.threads import ThreadServer
 from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
+from holdfast.tasks.tracing import flush, set_up
 from holdfast.webhooks.task import deliveries
 
 EXIT_BROKEN = 2
 _LONGEST_GOODBYE_SECONDS = 2.0
+_FLUSH_SECONDS = 1.0
 
 
 def main() -> None:
@@ -53,6 +55,7 @@ def _server(arguments: Arguments, link: Link) -> Server:
         link.send(messages.frame("broken", error=str(error), stack=getattr(error, "stack", None)))
         flush_standard_streams()
         os._exit(EXIT_BROKEN)
+    set_up(tracing.SERVICE)  # after the import: a tracer provider of the app's own counts
     service = Service(link, Executor({**app.tasks, **own}, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
     # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
     Capture(service.only_context).install()
@@ -64,6 +67,7 @@ def _server(arguments: Arguments, link: Link) -> Server:
 def _say_goodbye() -> None:
     """A normal exit, so that `atexit` and buffers work; but threads that user code left behind do not hold it up."""
     threading.Thread(target=_leave_after, args=(_LONGEST_GOODBYE_SECONDS,), daemon=True).start()
+    flush(_FLUSH_SECONDS)
     flush_standard_streams()
     sys.exit(0)
 

@@ -14,6 +14,7 @@ from holdfast.runners.child.channel import JobChannel, Outbox
 from holdfast.runners.frames import OVER_HTTP
 from holdfast.tasks.context import Context, JobInfo
 from holdfast.tasks.saving import Saves
+from holdfast.tasks.tracing import AttemptTrace
 
 Files = Callable[[], ArtifactStore]
 
@@ -21,7 +22,7 @@ Files = Callable[[], ArtifactStore]
 class Work:
     """`wake` is set by whoever can be interrupted while it waits, before it looks at `context.cancelled`."""
 
-    __slots__ = ("asks", "channel", "context", "id", "is_entered", "job", "wake")
+    __slots__ = ("asks", "channel", "context", "due_seconds", "id", "is_entered", "job", "trace", "wake")
 
     def __init__(self, job: dict[str, Any], outbox: Outbox, asks: Asks, files: Files | None = None) -> None:
         self.id: str = job["id"]
@@ -44,6 +45,8 @@ class Work:
         self.context = Context(self.job, self.channel, job["token"], complete=_complete, saves=saves, asking=self.asks)
         self.wake: Callable[[], object] | None = None
         self.is_entered = False
+        self.due_seconds: float | None = job.get("due")
+        self.trace: AttemptTrace | None = None  # if its span is made here
 
     def cancel(self, reason: str) -> None:
         self.context.request_cancel(reason)

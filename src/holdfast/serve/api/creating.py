@@ -12,17 +12,29 @@ from holdfast.ports import Store
 from holdfast.serve.api.access import without_names
 from holdfast.serve.api.job_forms import NewJobForm
 from holdfast.serve.auth import Identity
+from holdfast.tasks.tracing import enqueueing
 
 
-def create(store: Store, identity: Identity, form: NewJobForm, lease_seconds: float) -> Enqueued:
+def create(
+    store: Store, identity: Identity, form: NewJobForm, lease_seconds: float, traceparent: str | None = None
+) -> Enqueued:
+    """`traceparent` is the request's; what the form says of its own counts before it."""
     defaults = defaults_of(store.announced(form.task), lease_seconds)
     job = NewJob.from_options({**defaults, **form.options(), **_own(identity)})
     identity.check_queues([job.queue])
-    with without_names(identity):
-        return store.enqueue(job)
+    with without_names(identity), enqueueing([job], traceparent) as sent:
+        answer = store.enqueue(sent.jobs[0])
+        sent.answered([answer])
+        return answer
 
 
-def create_all(store: Store, identity: Identity, forms: Sequence[NewJobForm], lease_seconds: float) -> list[Enqueued]:
+def create_all(
+    store: Store,
+    identity: Identity,
+    forms: Sequence[NewJobForm],
+    lease_seconds: float,
+    traceparent: str | None = None,
+) -> list[Enqueued]:
     """All or nothing; a problem says which of them it is about."""
     known = _announced(store, {form.task for form in forms})
     jobs = []
@@ -30,8 +42,10 @@ def create_all(store: Store, identity: Identity, forms: Sequence[NewJobForm], le
         defaults = defaults_of(known.get(form.task), lease_seconds)
         jobs.append(_numbered(number, {**defaults, **form.options(), **_own(identity)}))
     identity.check_queues({job.queue for job in jobs})
-    with without_names(identity):
-        return store.enqueue_many(jobs)
+    with without_names(identity), enqueueing(jobs, traceparent) as sent:
+        answers = store.enqueue_many(sent.jobs)
+        sent.answered(answers)
+        return answers
 
 
 def _own(identity: Identity) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from holdfast.serve.api.job_views import (
     OperatedView,
 )
 from holdfast.serve.api.parameters import AskingRoute
+from holdfast.serve.api.tracing import TraceparentHeader
 from holdfast.serve.api.values import JobIdPath, answer
 from holdfast.serve.plane import PlaneDep
 from holdfast.serve.problems import problems
@@ -35,18 +36,18 @@ EXISTING: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("", status_code=201, response_model=EnqueuedView, responses={**EXISTING, **problems(409, 413)})
-async def create_job(plane: PlaneDep, identity: Client, form: NewJobForm) -> Response:
+async def create_job(plane: PlaneDep, identity: Client, form: NewJobForm, traceparent: TraceparentHeader) -> Response:
     """Create one job. With an `id` of the client's own it is safe to ask again."""
     lease = plane.settings.timing.lease
-    enqueued = await plane.writes.call(lambda store: create(store, identity, form, lease))
+    enqueued = await plane.writes.call(lambda store: create(store, identity, form, lease, traceparent))
     return answer(EnqueuedView.model_validate(enqueued), 201 if enqueued.created else 200)
 
 
 @router.post("/batch", status_code=201, response_model=BatchView, responses=problems(409, 413))
-async def create_jobs(plane: PlaneDep, identity: Client, form: BatchForm) -> Response:
+async def create_jobs(plane: PlaneDep, identity: Client, form: BatchForm, traceparent: TraceparentHeader) -> Response:
     """Create many jobs, all or nothing."""
     lease = plane.settings.timing.lease
-    enqueued = await plane.writes.call(lambda store: create_all(store, identity, form.jobs, lease))
+    enqueued = await plane.writes.call(lambda store: create_all(store, identity, form.jobs, lease, traceparent))
     return answer(BatchView.of(enqueued), 201)
 
 

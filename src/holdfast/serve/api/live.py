@@ -73,6 +73,15 @@ class Listener:
         self.news.clear()
         return lost, told
 
+    async def wait(self, stopping: asyncio.Event, seconds: float) -> None:
+        """For news, for so long at most, and not when the server stops."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self.news, stopping)]
+        try:
+            await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+
 
 class LiveFeed:
     """All of it lives in one event loop; `read` goes to the store in a thread."""

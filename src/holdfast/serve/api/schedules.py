@@ -24,7 +24,7 @@ router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=StrictRo
 @router.get("")
 async def list_schedules(plane: PlaneDep, identity: Reader) -> SchedulesView:
     def read(store: Store) -> SchedulesView:
-        found = [schedule for schedule in store.schedules() if _may_see(store, identity, schedule)]
+        found = [schedule for schedule in store.schedules() if may_see_schedule(store, identity, schedule)]
         unreadable = [] if identity.queues is not None else store.unreadable_schedules()
         return SchedulesView(
             schedules=[ScheduleView.model_validate(schedule) for schedule in found],
@@ -37,7 +37,7 @@ async def list_schedules(plane: PlaneDep, identity: Reader) -> SchedulesView:
 @router.post("/{name:path}/pause", responses=problems(404))
 async def pause_schedule(plane: PlaneDep, identity: Client, name: NamePath) -> ScheduleView:
     def pause(store: Store) -> ScheduleView:
-        _check(store, identity, name)
+        check_schedule(store, identity, name)
         return ScheduleView.model_validate(store.pause_schedule(name))
 
     return await plane.writes.call(pause)
@@ -46,7 +46,7 @@ async def pause_schedule(plane: PlaneDep, identity: Client, name: NamePath) -> S
 @router.post("/{name:path}/resume", responses=problems(404))
 async def resume_schedule(plane: PlaneDep, identity: Client, name: NamePath) -> ScheduleView:
     def resume(store: Store) -> ScheduleView:
-        _check(store, identity, name)
+        check_schedule(store, identity, name)
         return ScheduleView.model_validate(store.resume_schedule(name))
 
     return await plane.writes.call(resume)
@@ -63,7 +63,7 @@ async def run_schedule(plane: PlaneDep, identity: Client, name: NamePath) -> Res
     lease = plane.settings.timing.lease
 
     def run(store: Store) -> Response:
-        _check(store, identity, name)
+        check_schedule(store, identity, name)
         with without_names(identity):
             enqueued = check_stand_in(store, identity, store.run_schedule_now(name, lease_seconds=lease))
         return answer(EnqueuedView.model_validate(enqueued), 201 if enqueued.created else 200)
@@ -71,12 +71,12 @@ async def run_schedule(plane: PlaneDep, identity: Client, name: NamePath) -> Res
     return await plane.writes.call(run)
 
 
-def _check(store: Store, identity: Identity, name: str) -> None:
-    if not _may_see(store, identity, store.schedule(name)):
+def check_schedule(store: Store, identity: Identity, name: str) -> None:
+    if not may_see_schedule(store, identity, store.schedule(name)):
         raise NotFound(f"there is no schedule {name!r}")
 
 
-def _may_see(store: Store, identity: Identity, schedule: Schedule) -> bool:
+def may_see_schedule(store: Store, identity: Identity, schedule: Schedule) -> bool:
     if identity.queues is None:
         return True
     queue = schedule.job.get("queue")

@@ -61,7 +61,8 @@ class Speaking:
                 yield chunk
         said_at = forget_at = time.monotonic()
         while self._left() > 0 and not self._stopping.is_set():
-            await self._wait(min(self._left(), said_at + KEEP_ALIVE_SECONDS - time.monotonic()))
+            wait = min(self._left(), said_at + KEEP_ALIVE_SECONDS - time.monotonic())
+            await self._listener.wait(self._stopping, wait)
             text = self._news()
             if not text and time.monotonic() - said_at >= KEEP_ALIVE_SECONDS:
                 text = b": still here\n\n"
@@ -75,14 +76,6 @@ class Speaking:
 
     def _left(self) -> float:
         return self._ends_at - time.monotonic()
-
-    async def _wait(self, seconds: float) -> None:
-        waiting = [asyncio.ensure_future(event.wait()) for event in (self._listener.news, self._stopping)]
-        try:
-            await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in waiting:
-                task.cancel()
 
     def _news(self) -> bytes:
         lost, found = self._listener.take()

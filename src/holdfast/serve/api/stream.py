@@ -68,13 +68,13 @@ async def stream_events(
     wanted = frozenset(queue) if queue else None if identity.queues is None else frozenset(identity.queues)
     wants = Filter(wanted, frozenset(task), None if job is None else check_id(job, "job"))
     place = None if last_event_id is None else place_of(last_event_id)
-    live = _live_feed(request, plane)
+    live = live_feed(request, plane)
     listener = await live.listen(wants)
     speaking = Speaking(request, identity, live, listener, plane.stopping, seconds)
     return EventStream(speaking.chunks(place), lambda: live.leave(listener))
 
 
-def _live_feed(request: Request, plane: Plane) -> LiveFeed:
+def live_feed(request: Request, plane: Plane) -> LiveFeed:
     """One for the whole server."""
     state = request.app.state
     if not hasattr(state, "live_feed"):

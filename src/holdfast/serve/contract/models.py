@@ -74,6 +74,7 @@ class ClaimedJob(Body):
     crashes: int
     max_attempts: int
     max_crashes: int
+    due_seconds: float | None = Field(description="How long the job had been due; null where that is not known.")
 
 
 class ClaimAnswer(Body):
@@ -99,6 +100,7 @@ class ClaimAnswer(Body):
     crashes: int | None
     max_attempts: int | None
     max_crashes: int | None
+    due_seconds: float | None = Field(description="How long the job had been due; null where that is not known.")
     jobs: list[ClaimedJob] | None = None
     waited_ms: int = Field(description="How long the request waited before the claim that answered it began.")
     again_in_seconds: float | None = Field(

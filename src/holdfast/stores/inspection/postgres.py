@@ -118,6 +118,15 @@ _SESSIONS = """
       AND xact_start < clock_timestamp() - make_interval(secs => %(seconds)s)
     ORDER BY xact_start LIMIT 10"""
 
+# What a session or a prepared transaction can still see, no vacuum removes, in any table of the database.
+_SNAPSHOT = """
+    SELECT coalesce(greatest(
+      (SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity
+       WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+         AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)),
+      (SELECT max(extract(epoch FROM clock_timestamp() - prepared)) FROM pg_prepared_xacts
+       WHERE database = current_database())), 0)::float8"""
+
 _HEALTH = f"""
     SELECT c.relname, coalesce(s.n_live_tup, 0), coalesce(s.n_dead_tup, 0),
            coalesce(c.reloptions && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off'], false),
@@ -177,6 +186,12 @@ def open_transactions(database: Database, seconds: float) -> list[Session]:
 
 def tables(database: Database) -> list[TableHealth]:
     return [TableHealth(*row) for row in _on_tables(database, _HEALTH)]
+
+
+def oldest_snapshot(database: Database) -> float:
+    """For how many seconds the oldest transaction that holds back vacuum has been open; 0 when there is none."""
+    [[seconds]] = _rows(database, _SNAPSHOT)
+    return max(0.0, float(seconds))
 
 
 def idle_replication_slots(database: Database) -> list[tuple[str, str]]:

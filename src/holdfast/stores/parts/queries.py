@@ -86,6 +86,9 @@ class QueryPart:
         """In the order they were said; `after` is the attempt and number of the last line already read."""
         return log_lines.logs(self.database, job_id, attempt, after, limit)
 
+    def last_logs(self, job_id: str, limit: int = 300) -> list[LogLine]:
+        return log_lines.last_logs(self.database, job_id, limit)
+
     def count_logs(self, job_id: str) -> int:
         return log_lines.count_logs(self.database, job_id)
 
@@ -111,6 +114,10 @@ class QueryPart:
     def count_jobs(self, wanted: JobFilter, most: int = 10_000) -> Counted:
         return searching.count_jobs(self.database, wanted, most)
 
+    def running(self, limit: int = 50) -> list[Listed]:
+        """What runs right now, the longest first."""
+        return listing.running(self.database, limit)
+
     def queue_of(self, job_id: str) -> str | None:
         """None when there is no such job."""
         return listing.queue_of(self.database, job_id)
@@ -121,8 +128,8 @@ class QueryPart:
     def refusals_in(self, queues: Sequence[str]) -> list[Refusal]:
         return listing.refusals_in(self.database, queues)
 
-    def state_counts(self, queues: Sequence[str] | None = None) -> list[StateCount]:
-        return listing.state_counts(self.database, queues)
+    def state_counts(self, queues: Sequence[str] | None = None, most: int = 100_000) -> list[StateCount]:
+        return listing.state_counts(self.database, queues, most)
 
     def history(self, job_id: str, after: int = 0, limit: int = 1000) -> Page[AuditEvent]:
         return feed.history(self.database, job_id, after, limit)

@@ -30,6 +30,7 @@ RETURNED = (
     "timeout_seconds",
     "lease_seconds",
     "traceparent",
+    "claimed_at",
     "priority",
     "run_after",
 )

@@ -42,6 +42,12 @@ def listed_columns(words: Words) -> str:
     return f"{columns}, {', '.join(_fits(words, name) for name in LARGE)}"
 
 
+def _running(words: Words) -> str:
+    """The longest first. Running jobs are as many as the fleet has slots, and have an index of their own."""
+    rows = "FROM holdfast_jobs j WHERE j.state = 'running' ORDER BY j.claimed_at, j.id LIMIT :limit"
+    return f"SELECT {listed_columns(words)} {rows}"
+
+
 def _queue_of(words: Words) -> str:
     return f"SELECT j.queue FROM holdfast_jobs j WHERE j.id = {_id(words, 'id')}"
 
@@ -88,6 +94,7 @@ def counts(states: tuple[State, ...], limited: bool) -> Statement:
 
 
 INDEXED: tuple[tuple[State, ...], ...] = (CLAIMABLE, (State.RUNNING,), TERMINAL)
+RUNNING = Statement("listing.running", _running, replan=True)
 QUEUE_OF = Statement("listing.queue_of", _queue_of)
 QUEUE_SETTINGS = Statement("listing.queue_settings", _queue_settings)
 REFUSALS = Statement("listing.refusals", _refusals)

@@ -35,6 +35,15 @@ def _lines(words: Words) -> str:
         ORDER BY l.attempt, l.number LIMIT :limit"""
 
 
+def _last(words: Words) -> str:
+    """The newest first."""
+    job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    picked = ", ".join(words.as_text(f"l.{name}") if name == "job_id" else f"l.{name}" for name in COLUMNS)
+    return f"""
+        SELECT {picked} FROM holdfast_logs l WHERE l.job_id = {job_id}
+        ORDER BY l.attempt DESC, l.number DESC LIMIT :limit"""
+
+
 def _count(words: Words) -> str:
     job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
     return f"SELECT count(*) FROM holdfast_logs l WHERE l.job_id = {job_id}"
@@ -42,4 +51,5 @@ def _count(words: Words) -> str:
 
 APPEND = Statement("logs.append", _append)
 LINES = Statement("logs.lines", _lines)
+LAST = Statement("logs.last", _last)
 COUNT = Statement("logs.count", _count)

@@ -9,16 +9,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.domain.lifecycle import State
-from holdfast.domain.names import check_id, check_name
+from holdfast.domain.names import check_id, check_integer, check_name
 from holdfast.domain.views import Listed, QueueSettings, Refusal, StateCount
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Row
 from holdfast.stores.statements import listing as sql
 from holdfast.stores.statements.queries import JOB_COLUMNS
-from holdfast.stores.verbs.querying import refusal
+from holdfast.stores.verbs.querying import MAX_PAGE, refusal
 
 MOST_INLINE_BYTES = 4_096
 MOST_COUNTED = 100_000
+
+
+def running(database: Database, limit: int) -> list[Listed]:
+    wanted = {"limit": check_integer(limit, "limit", 1, MAX_PAGE), "most": MOST_INLINE_BYTES}
+    with database.reading() as transaction:
+        return [listed(row, database.dialect) for row in transaction.rows(sql.RUNNING, wanted)]
 
 
 def listed(row: Row, dialect: str) -> Listed:
@@ -47,8 +53,9 @@ def refusals_in(database: Database, queues: Sequence[str]) -> list[Refusal]:
         return [refusal(row) for row in transaction.rows(sql.REFUSALS, {"queues": names(queues)})]
 
 
-def state_counts(database: Database, queues: Sequence[str] | None) -> list[StateCount]:
-    given = {"most": MOST_COUNTED} | ({} if queues is None else {"queues": names(queues)})
+def state_counts(database: Database, queues: Sequence[str] | None, most: int) -> list[StateCount]:
+    check_integer(most, "most", 1, MOST_COUNTED)
+    given = {"most": most} | ({} if queues is None else {"queues": names(queues)})
     found: dict[State, tuple[int, bool]] = dict.fromkeys(State, (0, False))
     with database.reading() as transaction:
         for states in sql.INDEXED:
@@ -58,7 +65,7 @@ def state_counts(database: Database, queues: Sequence[str] | None) -> list[State
                 looked_at[queue] += int(count)
             for queue, state, count in counted:
                 so_far, at_least = found[State(state)]
-                is_cut = MOST_COUNTED in (int(count), looked_at[queue])
+                is_cut = most in (int(count), looked_at[queue])
                 found[State(state)] = (so_far + int(count), at_least or is_cut)
     return [StateCount(state, count, at_least) for state, (count, at_least) in found.items()]
 

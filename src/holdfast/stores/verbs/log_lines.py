@@ -46,6 +46,13 @@ def logs(
         return [_line(row, database.dialect) for row in transaction.rows(sql.LINES, wanted)]
 
 
+def last_logs(database: Database, job_id: str, limit: int) -> list[LogLine]:
+    """The end of what it said, in order."""
+    wanted = {"id": check_id(job_id, "job_id"), "limit": check_integer(limit, "limit", 1, MAX_PAGE)}
+    with database.reading() as transaction:
+        return [_line(row, database.dialect) for row in reversed(transaction.rows(sql.LAST, wanted))]
+
+
 def count_logs(database: Database, job_id: str) -> int:
     with database.reading() as transaction:
         [(count,)] = transaction.rows(sql.COUNT, {"id": check_id(job_id, "job_id")})

@@ -1,0 +1,61 @@
+"""Whatever a queue, a task, a worker, a source, an error or a log line is called, it is text and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dashboard.conftest import Visit
+from tests.dashboard.fleet import Fleet, Names
+from tests.serve.grounds import Served
+
+CORPUS = (
+    "<script>window.hacked=1</script>",
+    '"><img src=x onerror=window.hacked=1>',
+    "'><svg onload=window.hacked=1>",
+    "javascript:window.hacked=1",
+    "{{ 7*7 }}{% raw %}${7*7}",
+    "</title></script><iframe srcdoc='<script>parent.hacked=1</script>'>",
+    "<a hx-get=/sign-out hx-trigger=load data-hx-on:load='window.hacked=1'>x</a>",
+    "x' hx-on:load='window.hacked=1' y='",
+    "\u202egnp.exe\u2066 \u200b",
+    "../../../etc/passwd?a=b#c&d=%00",
+)
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_it_stays_text(visit: Visit, served: Served, text: str) -> None:
+    names = Names(queue=text, task=text, source=text, worker=text, schedule=text, text=text)
+    fleet = Fleet(served.store, names)
+    fleet.furnish()
+    shown = [fleet.succeeded(), fleet.failed(), fleet.troubled(), fleet.running(source=text).job_id]
+    served.store.replay(shown[0])
+    visitor = visit("admin", viewport={"width": 1360, "height": 900})
+    paths = ["/", "/jobs", "/queues", "/workers", "/sources", "/dead", "/schedules", "/audit"]
+    for path in [*paths, *(f"/jobs/{job_id}" for job_id in shown)]:
+        page = visitor.go(path)
+        visitor.live()
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("main :is(script, iframe, img, object, embed, [onerror], [onload])").count() == 0
+        assert page.locator("main [hx-get='/sign-out']").count() == 0
+
+
+@pytest.mark.parametrize("text", CORPUS[:4])
+def test_its_own_page_and_its_actions_find_it(visit: Visit, served: Served, text: str) -> None:
+    name = f"{text} own"
+    fleet = Fleet(served.store, Names(queue=name, task=name, source=name))
+    served.store.set_source(name, rate_limit_per_minute=60.0)
+    fleet.enqueue(source=name)
+    visitor = visit("admin", viewport={"width": 1360, "height": 900})
+    page = visitor.go("/queues")
+    row = page.get_by_role("row").filter(has_text=name)
+    row.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    row.get_by_role("button", name="Resume").wait_for()
+    assert served.store.queue_settings(name).paused_at is not None
+    row.get_by_role("link").click()
+    page.wait_for_url("**/jobs?queue=*")
+    assert page.locator("tbody tr").count() == 1
+    page = visitor.go("/sources")
+    page.get_by_role("link", name=name).first.click()
+    page.get_by_role("heading", level=1).wait_for()
+    assert page.get_by_role("heading", level=1).inner_text().startswith(name[:20])

@@ -1,0 +1,232 @@
+"""Signing in: who gets a page, who may change something, and who is sent away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from holdfast.domain.job import NewJob
+from holdfast.serve.dashboard.session import COOKIE, csrf_word, safe_next
+from tests.serve.grounds import Served, bearer
+
+PAGES = ("/", "/jobs", "/queues", "/workers", "/sources", "/dead", "/schedules", "/audit")
+
+
+@pytest.fixture
+def nobody(served: Served) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=served.url, timeout=30) as client:
+        yield client
+
+
+def visitor(served: Served, scope: str = "admin", token: str | None = None) -> httpx.Client:
+    given = token or served.tokens[scope]
+    return httpx.Client(base_url=served.url, cookies={COOKIE: given}, timeout=30)
+
+
+def ours(served: Served, scope: str = "admin", token: str | None = None) -> dict[str, str]:
+    """What one of our pages sends along."""
+    return {"X-CSRF-Token": csrf_word(token or served.tokens[scope]), "HX-Request": "true"}
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/jobs?state=failed", "/live", "/charts/all"])
+def test_a_stranger_is_sent_to_the_sign_in_and_back(nobody: httpx.Client, path: str) -> None:
+    answer = nobody.get(path)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/sign-in")
+    if path != "/":
+        assert httpx.URL(answer.headers["location"]).params["next"] == path
+
+
+def test_a_fragment_of_a_stranger_sends_the_whole_page_there(nobody: httpx.Client) -> None:
+    answer = nobody.get("/", headers={"HX-Request": "true"})
+    assert (answer.status_code, answer.headers["hx-redirect"]) == (204, "/sign-in")
+
+
+def test_a_token_signs_in(served: Served, nobody: httpx.Client) -> None:
+    form = {"token": f"  {served.tokens['viewer']}\n", "next": "/queues"}
+    answer = nobody.post("/sign-in", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/queues")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    assert "secure" not in cookie  # it came over plain HTTP, and would not be sent again
+    assert nobody.get("/queues").status_code == 200
+
+
+def test_behind_tls_the_cookie_is_only_sent_over_tls(served: Served, nobody: httpx.Client) -> None:
+    answer = nobody.post("/sign-in", data={"token": served.tokens["viewer"]}, headers={"X-Forwarded-Proto": "https"})
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize("token", ["", "hf_", "hf_" + "0" * 16 + "_" + "0" * 64, "<script>alert(1)</script>"])
+def test_what_is_no_token_does_not(nobody: httpx.Client, token: str) -> None:
+    answer = nobody.post("/sign-in", data={"token": token, "next": "/"})
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+    assert "<script>alert" not in answer.text
+
+
+def test_a_worker_has_no_pages(served: Served, nobody: httpx.Client) -> None:
+    assert nobody.post("/sign-in", data={"token": served.tokens["worker"]}).status_code == 403
+    with visitor(served, "worker") as worker:
+        assert worker.get("/").status_code == 403
+
+
+@pytest.mark.parametrize("address", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:x", ""])
+def test_after_the_sign_in_nobody_is_sent_elsewhere(served: Served, nobody: httpx.Client, address: str) -> None:
+    assert safe_next(address) == "/"
+    answer = nobody.post("/sign-in", data={"token": served.tokens["viewer"], "next": address})
+    assert answer.headers["location"] == "/"
+
+
+def test_the_cookie_is_nothing_to_the_api_and_a_bearer_nothing_to_the_pages(served: Served) -> None:
+    with visitor(served) as signed_in:
+        assert signed_in.get("/api/v1/jobs").status_code == 401
+    with httpx.Client(base_url=served.url, headers=bearer(served.tokens["admin"])) as program:
+        assert program.get("/jobs").status_code == 303
+
+
+def test_a_revoked_token_is_signed_out_at_once(served: Served) -> None:
+    token = served.new_token("viewer")
+    with visitor(served, token=token) as signed_in:
+        assert signed_in.get("/").status_code == 200
+        found = next(known for known in served.store.tokens() if known.id in token)
+        served.store.revoke_token(found.name)
+        assert signed_in.get("/").status_code == 303
+
+
+def test_signing_out_takes_the_cookie(served: Served) -> None:
+    with visitor(served) as signed_in:
+        answer = signed_in.post("/sign-out", headers=ours(served))
+        assert answer.status_code == 303
+        assert f'{COOKIE}=""' in answer.headers["set-cookie"]
+
+
+def test_a_viewer_changes_nothing(served: Served, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    with visitor(served, "viewer") as viewer:
+        assert "read only" in viewer.get("/").text
+        page = viewer.get(f"/jobs/{job_id}").text
+        assert "hx-post" not in page
+        for path, form in (
+            (f"/jobs/{job_id}/cancel", {}),
+            ("/queues/pause", {"name": queue}),
+            ("/bulk/cancel", {"ids": job_id}),
+            ("/sources/pause", {"name": "x"}),
+            ("/schedules/pause", {"name": "x"}),
+        ):
+            assert viewer.post(path, data=form, headers=ours(served, "viewer")).status_code == 403, path
+    assert served.store.job(job_id).state == "pending"
+    assert served.store.queue_settings(queue).paused_at is None
+
+
+FORGED = [
+    {"HX-Request": "true"},
+    {"X-CSRF-Token": "", "HX-Request": "true"},
+    {"X-CSRF-Token": "0" * 64, "HX-Request": "true"},
+]
+
+
+@pytest.mark.parametrize("headers", FORGED)
+def test_a_form_without_our_word_changes_nothing(served: Served, queue: str, headers: dict[str, str]) -> None:
+    with visitor(served) as signed_in:
+        assert signed_in.post("/queues/pause", data={"name": queue}, headers=headers).status_code == 403
+    assert served.store.queue_settings(queue).paused_at is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}],
+)
+def test_another_site_changes_nothing_even_with_our_word(
+    served: Served, queue: str, headers: dict[str, str], nobody: httpx.Client
+) -> None:
+    with visitor(served) as signed_in:
+        answer = signed_in.post("/queues/pause", data={"name": queue}, headers={**ours(served), **headers})
+        assert answer.status_code == 403
+    assert served.store.queue_settings(queue).paused_at is None
+    assert nobody.post("/sign-in", data={"token": served.tokens["admin"]}, headers=headers).status_code == 403
+
+
+def test_nothing_is_changed_by_a_get(served: Served) -> None:
+    with visitor(served) as signed_in:
+        for path in ("/queues/pause", "/bulk/cancel/stop", "/sign-out", "/verify/stop"):
+            assert signed_in.get(path).status_code in (404, 405), path
+
+
+def test_every_page_has_the_strict_policy_and_nothing_inline(served: Served, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    with visitor(served) as signed_in:
+        for path in (*PAGES, f"/jobs/{job_id}", "/sign-in", "/jobs/nonsense"):
+            answer = signed_in.get(path)
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert not re.search(r"<script(?![^>]* src=)|\sstyle=|\son[a-z]+=|javascript:", answer.text), path
+
+
+def test_static_files_are_kept_for_ever_and_nothing_else_is_served(nobody: httpx.Client) -> None:
+    page = nobody.get("/sign-in").text
+    found = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+    assert len(found) >= 5
+    for address in found:
+        answer = nobody.get(address)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    digest = found[0].split("/")[2]
+    for name in ("../session.py", "%2e%2e/session.py", "vendor/../../session.py", "holdfast.css"):
+        assert nobody.get(f"/static/{digest}/{name}").status_code == 404
+
+
+def test_a_token_of_some_queues_sees_only_those(served: Served, queue: str) -> None:
+    other = f"{queue}-other"
+    [mine] = served.enqueue(queue)
+    [theirs] = served.enqueue(other)
+    token = served.new_token("client", queues=(queue,))
+    with visitor(served, token=token) as limited:
+        assert limited.get(f"/jobs/{mine}").status_code == 200
+        assert limited.get(f"/jobs/{theirs}").status_code == 404
+        for path in ("/", "/jobs", "/queues", "/audit", "/dead", "/workers", "/schedules"):
+            assert other not in limited.get(path).text, path
+        assert limited.get("/jobs", params={"queue": other}).status_code == 403
+        headers = ours(served, token=token)
+        assert limited.post("/queues/pause", data={"name": other}, headers=headers).status_code == 403
+        assert limited.post("/verify", headers=headers).status_code == 403
+        assert limited.post(f"/jobs/{theirs}/cancel", headers=headers).status_code == 404
+    assert served.store.job(theirs).state == "pending"
+
+
+def test_a_store_that_makes_no_sense_of_an_address_says_so_on_a_page(served: Served) -> None:
+    with visitor(served) as signed_in:
+        for path, status in (
+            ("/jobs/nonsense", 422),
+            ("/jobs/01000000-0000-7000-8000-000000000000", 404),
+            ("/jobs?state=asleep", 422),
+            ("/jobs?spec=xyz", 422),
+            ("/jobs?after=nonsense", 422),
+            ("/audit?event=nonsense", 422),
+            ("/audit?before=nonsense", 422),
+            ("/charts/all?seconds=7", 422),
+            ("/sources/nobody", 404),
+        ):
+            answer = signed_in.get(path)
+            assert answer.status_code == status, path
+            assert "<html" in answer.text, path
+
+
+def test_the_welcome_link_signs_in(served: Served, nobody: httpx.Client) -> None:
+    link = served.store.create_admin_link(60.0)
+    answer = nobody.post("/welcome", data={"code": link.text})
+    assert answer.status_code == 200
+    assert nobody.get("/").status_code == 200
+
+
+def test_pages_of_a_job_that_was_never_there_say_nothing_of_others(served: Served, queue: str) -> None:
+    served.store.enqueue(NewJob(task="secret task", queue=queue))
+    token = served.new_token("viewer", queues=(f"{queue}-none",))
+    with visitor(served, token=token) as limited:
+        assert "secret task" not in limited.get("/jobs").text

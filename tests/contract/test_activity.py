@@ -178,6 +178,18 @@ def test_one_of_all_computes_it_in_a_period(store: SqlStore, clock: Clock, open_
     assert store.roll_up("ann") is None
 
 
+def test_while_nothing_happens_it_is_computed_once_a_minute(store: SqlStore, clock: Clock) -> None:
+    enqueue(store)
+    clock.move(1)
+    assert store.roll_up("ann") is not None
+    clock.move(15)
+    assert store.roll_up("ann") is None
+    enqueue(store)
+    assert store.roll_up("ann") is not None
+    clock.move(61)
+    assert store.roll_up("ann") is not None
+
+
 def test_the_present_minute_is_there_before_it_is_over(store: SqlStore, clock: Clock) -> None:
     enqueue(store)
     store.roll_up("ann")

@@ -138,6 +138,10 @@ def _look(words: Words) -> str:
         FROM (SELECT 1) one LEFT JOIN holdfast_duties d ON d.name = '{DUTY}'"""
 
 
+def _anything(words: Words) -> str:
+    return f"SELECT 1 FROM holdfast_events e WHERE e.at >= {_moment(words, 'since')} LIMIT 1"
+
+
 def _take(words: Words) -> str:
     seen = _moment(words, "seen")
     same = f"d.ticked_at IS NOT DISTINCT FROM {seen}" if words.postgres else f"d.ticked_at IS {seen}"
@@ -237,6 +241,7 @@ def _forget(words: Words) -> str:
 
 
 LOOK = Statement("activity.look", _look)
+ANYTHING = Statement("activity.anything", _anything, replan=True)
 TAKE = Statement("activity.take", _take)
 FINISH = Statement("activity.finish", _finish)
 HAPPENED = Statement("activity.happened", _happened, replan=True)

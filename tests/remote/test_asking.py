@@ -50,6 +50,7 @@ def test_jobs_of_a_worker_over_http_get_what_they_ask_for(sqlite_fleet: Fleet, p
 
     assert fleet.job(collect).result == [[{"n": 1}, {"n": 1}], ["created", "existing"], "created", "price"]
     assert fleet.job(acollect).result == "ext_7"
+    assert (fleet.store.events(collect)[-1].detail or {})["cache"] == {"shop": [1, 1]}
     assert (fleet.job(throttled).state, fleet.job(throttled).failures) == (State.PENDING, 0)
     [shop] = fleet.store.sources()
     assert (shop.rate_limit_per_minute, shop.max_concurrent) == (600, 2), "as the code declares it"

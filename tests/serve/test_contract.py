@@ -155,6 +155,21 @@ def test_batches_answer_each_of_theirs(served: Served, worker: httpx.Client, que
     assert served.store.attempts(jobs[0]["job_id"])[0].duration_ms == 5
 
 
+def test_a_report_may_tell_of_the_caches_of_sources(served: Served, worker: httpx.Client, queue: str) -> None:
+    served.enqueue(queue, 1)
+    [job] = say(worker, "claim", streams=[queue], limit=1)["jobs"]
+    report = {**lease(job), "outcome": {"kind": "succeeded"}}
+    too_many = {f"s{number}": [1, 1] for number in range(51)}
+    wrong: tuple[Any, ...] = ([], {"shop": 7}, {"shop": [1]}, {"shop": [1, -1]}, {"": [1, 1]}, too_many)
+    for nonsense in wrong:
+        body = {"worker_id": "w", "reports": [{**report, "cache": nonsense}]}
+        assert worker.post(f"{WORKER}/reports", json=body).status_code == 422
+    assert served.store.job(job["job_id"]).state is State.RUNNING
+    [answer] = say(worker, "reports", reports=[{**report, "cache": {"shop": [3, 1], "new\nline": [1, 1]}}])["answers"]
+    assert answer["ok"]
+    assert (served.store.events(job["job_id"])[-1].detail or {})["cache"] == {"shop": [3, 1]}
+
+
 def test_announcements_and_the_workers_row(served: Served, worker: httpx.Client, queue: str) -> None:
     task: dict[str, Any] = {
         "name": f"task-{queue}",

@@ -693,6 +693,7 @@ def test_the_cache_may_have_a_file_of_its_own(app: App, monkeypatch: pytest.Monk
     handle = fetch.enqueue()
     app.work()
     assert handle.result(0) == [1, 1]
+    assert (app.store.events(handle.id)[-1].detail or {})["cache"] == {"shop": [1, 1]}
     assert (tmp_path / "cache.db").exists()
     assert app.store.clear_cache("shop") == 0, "the store has none of it"
 

@@ -137,6 +137,9 @@ def test_jobs_of_a_worker_get_what_they_ask_for(site: Site) -> None:
         "created", "existing", True, [{"n": 1}, {"n": 1}], "scope", "TooLarge",
     ]  # fmt: skip
     assert site.job(jobs["acollect"]).result == [7, 100, "created"]
+    ends = {task: site.events(jobs[task])[-1].detail or {} for task in ("collect", "acollect", "at_once")}
+    looks = {task: end.get("cache") for task, end in ends.items()}
+    assert looks == {"collect": {"shop": [1, 1]}, "acollect": {"shop": [0, 1]}, "at_once": None}
     created, rate = site.job(jobs["at_once"]).result
     print(f"ctx.record from 8 threads: {rate} a second")
     assert created == 1000

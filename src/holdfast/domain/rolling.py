@@ -22,7 +22,8 @@ MINUTE = timedelta(minutes=1)
 FINAL_AFTER = timedelta(seconds=60)
 FIRST_LOOK_BACK = timedelta(hours=1)
 KEPT = timedelta(days=8)
-PERIOD_SECONDS = 10.0
+PERIOD_SECONDS = 8.0  # shorter than the chore's: who looks a moment too early would come a whole period later
+IDLE_SECONDS = 60.0  # the same while nothing happens: somebody should still look how much waits
 # The roll-up rests so many times as long as it worked.
 REST_TIMES = 30.0
 

@@ -188,7 +188,7 @@ class DeadGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeadGroups:
-    """The largest group first. `looked_at` is how many failed jobs were; with `at_least` there are older ones."""
+    """The largest group first. `looked_at` is how many failed jobs were; with `at_least` there may be older ones."""
 
     groups: tuple[DeadGroup, ...]
     looked_at: int

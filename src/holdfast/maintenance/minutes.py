@@ -1,7 +1,7 @@
 """Keep the roll-up of the audit log by the minute.
 
-Everybody looks, which is one row read; whose turn it is, and how long it then rests, is the store's business. What is
-over after an outage is caught up with pass by pass.
+Everybody looks, which is one row read; whose turn it is, and how long it then rests, is the store's business. What
+piled up in an outage is caught up with pass by pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from holdfast.maintenance.chores import Chore
 from holdfast.ports import ActivityStore
 
-# Twice in the roll-up's shortest period: who looks a moment too early comes again soon.
-PERIOD_SECONDS = 5.0
+PERIOD_SECONDS = 10.0
 
 
 def minutes(store: Callable[[], ActivityStore], holder: str, period_seconds: float = PERIOD_SECONDS) -> Chore:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 from holdfast.domain.outcome import Crashed
 from holdfast.periodic.part import NEVER
 from holdfast.runners.pool import Pool
-from holdfast.runners.process import RunnerProcess, resident
+from holdfast.runners.process import RunnerProcess
 from holdfast.worker.leases import LeaseBook
 
 LOOK_EVERY_SECONDS = 0.2
-MOST_SHOWN = 64
 
 
 class MemoryWatch:
@@ -43,11 +39,3 @@ class MemoryWatch:
     def wake_at(self) -> float:
         busy = self._limit is not None and any(runner.jobs for runner in self._pool)
         return self._look_at if busy else NEVER
-
-
-def memory_of(pool: Pool) -> dict[str, Any]:
-    """In KB, for people to see: the worker itself, and each of its runners with what that has started."""
-    runners = [(runner.pid, runner.memory() >> 10, len(runner.jobs)) for runner in pool]
-    own = resident(os.getpid()) >> 10
-    shown = [{"pid": pid, "memory_kb": used, "jobs": jobs} for pid, used, jobs in runners[:MOST_SHOWN]]
-    return {"memory_kb": own + sum(used for _pid, used, _jobs in runners), "supervisor_kb": own, "runners": shown}

@@ -41,7 +41,7 @@ from holdfast.worker.hand import SLOW_SECONDS
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
-from holdfast.worker.memory import MemoryWatch, memory_of
+from holdfast.worker.memory import MemoryWatch
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.orphans import Orphans
 from holdfast.worker.patience import Patience
@@ -49,6 +49,7 @@ from holdfast.worker.pickup import Pickup
 from holdfast.worker.reports import Ended, Reports, claimable_again
 from holdfast.worker.runs import Runs
 from holdfast.worker.serving import Caching, Serving
+from holdfast.worker.showing import detail_of
 
 Given = ParamSpec("Given")
 
@@ -367,7 +368,7 @@ class Supervisor:
             processes=len(self.pool),
             slots=self.pool.slots,
             running=self.runs.started,
-            detail=memory_of(self.pool),
+            detail=detail_of(self.pool, self.book, self._clock()),
         )
 
 

@@ -138,6 +138,10 @@ def _look(words: Words) -> str:
         FROM (SELECT 1) one LEFT JOIN holdfast_duties d ON d.name = '{DUTY}'"""
 
 
+def _anything(words: Words) -> str:
+    return f"SELECT 1 FROM holdfast_events e WHERE e.at >= {_moment(words, 'since')} LIMIT 1"
+
+
 def _take(words: Words) -> str:
     seen = _moment(words, "seen")
     same = f"d.ticked_at IS NOT DISTINCT FROM {seen}" if words.postgres else f"d.ticked_at IS {seen}"
@@ -206,7 +210,8 @@ def series(named: bool) -> Statement:
             SELECT s.name, s.step, s.looked_at, {", ".join(f"s.{name}" for name in COUNTS)},
                    {", ".join(f"d.{name}" for name in DEPTHS)}, s.wait, s.run
             FROM steps s
-            LEFT JOIN holdfast_minutes d ON d.kind = :kind AND d.name = s.name AND d.minute = s.looked_at"""
+            LEFT JOIN holdfast_minutes d ON d.kind = :kind AND d.name = s.name AND d.minute = s.looked_at
+              AND d.minute >= {_moment(words, "since")}"""
 
     return Statement(f"activity.series.{'named' if named else 'busiest'}", build, replan=True)
 
@@ -236,6 +241,7 @@ def _forget(words: Words) -> str:
 
 
 LOOK = Statement("activity.look", _look)
+ANYTHING = Statement("activity.anything", _anything, replan=True)
 TAKE = Statement("activity.take", _take)
 FINISH = Statement("activity.finish", _finish)
 HAPPENED = Statement("activity.happened", _happened, replan=True)

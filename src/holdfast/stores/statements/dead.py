@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from holdfast.domain.causes import DIGITS
 from holdfast.domain.lifecycle import TERMINAL
 from holdfast.stores.schema import in_states
 from holdfast.stores.statements.queries import job_columns
@@ -63,11 +64,31 @@ def counts(filters: tuple[str, ...]) -> Statement:
     return Statement(f"dead.counts.{'.'.join(filters)}", build, replan=True)
 
 
+def _without_digits(words: Words, text: str) -> str:
+    """As the first step of `domain/causes.py`."""
+    if words.postgres:
+        return f"translate({text}, '{DIGITS}', '{'#' * len(DIGITS)}')"
+    for digit in DIGITS:
+        text = f"replace({text}, '{digit}', '#')"
+    return text
+
+
 def _causes(words: Words, where: str, order: str) -> str:
-    message = f"substr({_said(words, 'message')}, 1, :length)"
+    """Task, code, message without digits, how many, when the last of them ended, and the last of them."""
+    code, message = _said(words, "code"), _without_digits(words, f"substr({_said(words, 'message')}, 1, :length)")
     return f"""
-        SELECT {words.as_text("j.id")}, j.task, {_said(words, "code")}, {message}, j.finished_at
-        FROM holdfast_jobs j WHERE {where} ORDER BY {order} DESC LIMIT :most"""
+        SELECT task, code, message, count(*), max(finished_at), max(id) FROM (
+          SELECT {words.as_text("j.id")} AS id, j.task, j.finished_at, {code} AS code, {message} AS message
+          FROM (
+            SELECT j.id, j.task, j.last_error, j.finished_at FROM holdfast_jobs j
+            WHERE {where} ORDER BY {order} DESC LIMIT :most) j) dead
+        GROUP BY task, code, message"""
+
+
+def _messages(words: Words) -> str:
+    return f"""
+        SELECT {words.as_text("j.id")}, substr({_said(words, "message")}, 1, :length) FROM holdfast_jobs j
+        WHERE j.id {words.is_one_of()}"""
 
 
 # Of one queue by the index of finished jobs; in words that the index of failed ones does not know, which has no queues.
@@ -76,3 +97,4 @@ CAUSES = Statement("dead.causes", lambda words: _causes(words, "j.state = 'faile
 CAUSES_IN = Statement(
     "dead.causes_in", lambda words: _causes(words, _IN_QUEUE, "j.state DESC, j.finished_at"), replan=True
 )
+MESSAGES = Statement("dead.messages", _messages)

@@ -1,9 +1,8 @@
 """Find jobs among millions: ids in order, from indexes that have them in order, and whole small sets from the others.
 
 A *walk* follows one index in order of id, looks at so many rows at most, and stops as soon as it has found enough. A
-*set* is read from an index that is in another order: all of it, up to a limit. On Postgres everything runs under
-`SETTINGS`: the planner would rather read and sort a great part of the table than follow an index for some thousand
-rows, and it is right only as long as nobody else wants the memory.
+*set* is read from an index that is in another order: all of it, up to a limit. On Postgres everything runs under the
+settings of `following`.
 """
 
 from __future__ import annotations
@@ -20,19 +19,6 @@ from holdfast.stores.statements.words import Statement, Words
 _READY = in_states(CLAIMABLE, "j.state")
 _OVER = in_states(TERMINAL, "j.state")
 _TESTED = "j.id, j.state, j.queue, j.task, j.source, j.spec_hash, j.lease_owner, j.last_error"
-
-_OFF = ("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin", "material", "hashagg")
-# One snapshot for all statements of a search, too: no job is missed because it moves while they run.
-SETTINGS = Statement(
-    "search.settings",
-    lambda _words: "; ".join(
-        (
-            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY",
-            *(f"SET LOCAL enable_{kind} = off" for kind in _OFF),
-            "SET LOCAL max_parallel_workers_per_gather = 0",
-        )
-    ),
-)
 
 # What lies in an index that is in order of id, and by what it is in order before that.
 WALKS = {

@@ -16,7 +16,16 @@ from typing import Any
 
 from holdfast.domain.activity import RolledUp
 from holdfast.domain.names import check_name
-from holdfast.domain.rolling import MINUTE, Happened, Progress, Tally, beginning, first_not_final, minute_of
+from holdfast.domain.rolling import (
+    IDLE_SECONDS,
+    MINUTE,
+    Happened,
+    Progress,
+    Tally,
+    beginning,
+    first_not_final,
+    minute_of,
+)
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import activity as sql
@@ -66,6 +75,10 @@ def _take_turn(database: Database, holder: str) -> _Turn | None:
     # A tick from the future was written by a clock that has since been set right.
     if since is not None and -60.0 <= since < period:
         return None
+    if since is not None and 0.0 <= since < IDLE_SECONDS and progress is not None and not progress.behind:
+        with database.reading() as transaction:
+            if not transaction.rows(sql.ANYTHING, {"since": seen}):
+                return None
     with database.statement() as transaction:
         took = transaction.rows(sql.TAKE, {"holder": holder, "seen": seen})
     return _Turn(holder, took[0][0], moment.astimezone(UTC), progress) if took else None

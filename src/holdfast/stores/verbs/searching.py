@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,7 +23,7 @@ from holdfast.domain.views import Counted, Found, JobFilter, Listed
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import search as sql
-from holdfast.stores.statements.words import POSTGRES
+from holdfast.stores.verbs.following import following
 from holdfast.stores.verbs.listing import MOST_INLINE_BYTES, listed, names
 from holdfast.stores.verbs.querying import MAX_PAGE, known_state
 from holdfast.stores.verbs.settling import MAX_ERROR_TEXT
@@ -160,20 +159,10 @@ class _Search:
         return one > other if self._newest_first else one < other
 
 
-@contextmanager
-def _looking(database: Database) -> Iterator[Transaction]:
-    if database.dialect == POSTGRES:
-        with database.transaction(sql.SETTINGS) as transaction:
-            yield transaction
-    else:
-        with database.reading() as transaction:
-            yield transaction
-
-
 def search(database: Database, wanted: JobFilter, limit: int, after: str | None, newest_first: bool) -> Found[Listed]:
     check_integer(limit, "limit", 1, MAX_PAGE)
     asked = _Search(wanted, limit, after, newest_first)
-    with _looking(database) as transaction:
+    with following(database) as transaction:
         part = asked.ids(transaction)
         chosen = part.ids[:limit]
         given = {"ids": json.dumps(chosen), "most": MOST_INLINE_BYTES}
@@ -186,7 +175,7 @@ def search(database: Database, wanted: JobFilter, limit: int, after: str | None,
 
 def count_jobs(database: Database, wanted: JobFilter, most: int) -> Counted:
     check_integer(most, "most", 1, MOST_COUNTED)
-    with _looking(database) as transaction:
+    with following(database) as transaction:
         return _Search(wanted, most, counting=True).count(transaction)
 
 

@@ -145,7 +145,7 @@ def picture(folder: Path, environment: dict[str, str], token: str) -> None:
                     viewport={"width": width, "height": height}, color_scheme=theme, device_scale_factor=1
                 )
                 url = f"http://127.0.0.1:{PORT}"
-                context.add_cookies([{"name": "holdfast_token", "value": token, "url": url}])
+                context.add_cookies([{"name": f"holdfast_token_{PORT}", "value": token, "url": url}])
                 page = context.new_page()
                 for name, path in PICTURES.items():
                     take(page, url + path.format(killed=killed), f"{name}-{theme}{size}")

@@ -108,6 +108,7 @@ def _what_waits(ground: Ground) -> None:
 
 def _now(ground: Ground) -> None:
     store = ground.store
+    store.roll_up("ann")
     store.keep_worker(WorkerRow(id="ann", host="h", pid=1, state="idle", processes=1, slots=2, running=0))
     store.fire_schedules("ann")
     pricing = enqueue(store, "price", source="market", queue="price", lease_seconds=3_600.0)

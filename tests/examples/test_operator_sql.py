@@ -177,6 +177,14 @@ EXPECTED: dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = {
         [("ann", 2, 0, 0), ("bob", 0, 4, 0), ("zed", 0, 0, 1)],
     ),
     "workers": (("id", "state", "slots"), [("ann", "idle", 2)]),
+    "last_hour": (
+        ("task", "enqueued", "started", "succeeded", "failed", "in_vain"),
+        [
+            ("crawl", 4, 6, 2, 1, 2),
+            ("buy", 4, 2, 0, 0, 2),
+            *((task, count, 0, 0, 0, 0) for task, count in (("backlog", 1), ("dig", 1), ("mail", 3))),
+        ],
+    ),
     "failed_by_code": (("task", "code", "jobs"), [("crawl", "bad_input", 1)]),
     "errors_by_code": (("code", "attempts", "jobs"), [("http_500", 2, 2), ("bad_input", 1, 1), ("timeout", 1, 1)]),
     "wasted": (

@@ -30,7 +30,7 @@ def _begun(event: AuditEvent) -> Attempt:
 
 def _ended(begun: Attempt, event: AuditEvent) -> Attempt:
     detail = event.detail or {}
-    lasted = int((event.at - begun.started_at).total_seconds() * 1000)
+    lasted = round((event.at - begun.started_at).total_seconds() * 1000)
     error = detail.get("error")
     return replace(
         begun,

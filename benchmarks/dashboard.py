@@ -21,7 +21,7 @@ from benchmarks.databases import Databases, settle_down
 from benchmarks.tables import markdown
 from holdfast.domain.job import NewJob
 from holdfast.domain.tokens import NewToken, Scope
-from holdfast.serve.dashboard.session import COOKIE
+from holdfast.serve.dashboard.session import cookie_name
 from holdfast.serve.options import ServeSettings
 from holdfast.serve.running import ControlPlane
 from holdfast.stores.sql_store import SqlStore
@@ -200,7 +200,7 @@ def _serving(store: SqlStore) -> Iterator[tuple[httpx.Client, str]]:
     control = ControlPlane(ServeSettings(database_url=database_url, port=0, duties=False))
     control.start()
     try:
-        with httpx.Client(cookies={COOKIE: token}, timeout=120) as client:
+        with httpx.Client(cookies={cookie_name(httpx.URL(control.url).port): token}, timeout=120) as client:
             yield client, control.url
     finally:
         control.stop()

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,7 @@ def hourly_report(ctx: Context) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="of load before the pictures are taken")
+    parser.add_argument("--every", metavar="FOLDER", type=Path, help="keep all pictures there, to be looked at")
     options = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="holdfast-pictures-") as name:
@@ -77,6 +79,11 @@ def main() -> int:
         with running(folder, environment):
             load(folder, environment, options.minutes * 60)
             picture(folder, environment, json.loads(token)["token"])
+            for taken in sorted(folder.glob("*.png")):
+                if taken.stem in KEPT:
+                    shutil.copy(taken, IMAGES)
+                if options.every is not None:
+                    shutil.copy(taken, options.every)
     return 0
 
 
@@ -145,10 +152,10 @@ def picture(folder: Path, environment: dict[str, str], token: str) -> None:
                     viewport={"width": width, "height": height}, color_scheme=theme, device_scale_factor=1
                 )
                 url = f"http://127.0.0.1:{PORT}"
-                context.add_cookies([{"name": "holdfast_token", "value": token, "url": url}])
+                context.add_cookies([{"name": f"holdfast_token_{PORT}", "value": token, "url": url}])
                 page = context.new_page()
                 for name, path in PICTURES.items():
-                    take(page, url + path.format(killed=killed), f"{name}-{theme}{size}")
+                    take(page, url + path.format(killed=killed), folder / f"{name}-{theme}{size}.png")
                 context.close()
         browser.close()
 
@@ -164,11 +171,11 @@ PICTURES = {
     "schedules": "/schedules",
     "audit": "/audit",
 }
-# The others are for whoever looks before a release: --all keeps them in docs/images, git ignores them there.
+# The others are for whoever looks before a release.
 KEPT = ("overview-light", "overview-dark", "job-light", "sources-dark", "jobs-dark-phone")
 
 
-def take(page: Page, address: str, name: str) -> None:
+def take(page: Page, address: str, path: Path) -> None:
     page.goto(address)
     page.wait_for_selector("#live-state[data-state=live]")
     if page.locator("[data-range='900']").count():
@@ -177,7 +184,7 @@ def take(page: Page, address: str, name: str) -> None:
         page.get_by_role("button", name="Verify").click()
         page.get_by_text("Everything holds.").wait_for()
     page.wait_for_timeout(1500)
-    page.screenshot(path=IMAGES / f"{name}.png")
+    page.screenshot(path=path)
 
 
 def killed_job(folder: Path, environment: dict[str, str]) -> str:

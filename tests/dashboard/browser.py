@@ -21,6 +21,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from holdfast.serve.dashboard.session import cookie_name
+
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -77,7 +79,8 @@ def visiting(browser: Browser, url: str, token: str | None, **options: object) -
     context = browser.new_context(**options)  # type: ignore[arg-type]
     context.set_default_timeout(20_000)
     if token is not None:
-        context.add_cookies([{"name": "holdfast_token", "value": token, "url": url, "httpOnly": True}])
+        name = cookie_name(urlsplit(url).port)
+        context.add_cookies([{"name": name, "value": token, "url": url, "httpOnly": True}])
     page = context.new_page()
     watched = Watched(context, page, url)
     _watch(watched)

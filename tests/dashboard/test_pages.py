@@ -129,6 +129,23 @@ def test_a_queue_is_paused_and_goes_on(visit: Visit, fleet: Fleet, served: Serve
     assert served.store.queue_settings(name).max_running == 3
 
 
+def test_news_do_not_take_a_button_away_from_whoever_is_about_to_press_it(
+    visit: Visit, fleet: Fleet, served: Served
+) -> None:
+    name = "pressed"
+    fleet.enqueue(queue=name)
+    visitor = visit("client", **DESK)
+    page = visitor.go("/queues")
+    visitor.live()
+    page.get_by_role("row").filter(has_text=name).get_by_role("button", name="Pause").click()
+    with page.expect_response(lambda answer: "hx-request" in answer.request.headers):
+        fleet.enqueue(queue=name)  # while the question is open, the page changes
+    expect(page.locator("#live-state.is-news")).to_have_count(0)
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.get_by_text(f"Queue {name} is paused")).to_be_visible()
+    assert served.store.queue_settings(name).paused_at is not None
+
+
 def test_one_job_is_cancelled_requeued_and_replayed(visit: Visit, fleet: Fleet, served: Served) -> None:
     job_id = fleet.enqueue(delay=3600)
     page = visit("client", **DESK).go(f"/jobs/{job_id}")

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import httpx
 import pytest
 
+from holdfast.domain.answers import Beat
 from holdfast.domain.job import NewJob
-from holdfast.serve.dashboard.session import COOKIE, csrf_word, safe_next
+from holdfast.domain.logs import LogLine, Stream
+from holdfast.domain.outcome import Report, Snoozed
+from holdfast.domain.views import WorkerRow
+from holdfast.serve.dashboard.bulk import BATCH
+from holdfast.serve.dashboard.session import cookie_name, csrf_word, safe_next
 from tests.serve.grounds import Served, bearer
+from tests.servers.waiting import wait_until
 
 PAGES = ("/", "/jobs", "/queues", "/workers", "/sources", "/dead", "/schedules", "/audit")
 
@@ -23,7 +30,11 @@ def nobody(served: Served) -> Iterator[httpx.Client]:
 
 def visitor(served: Served, scope: str = "admin", token: str | None = None) -> httpx.Client:
     given = token or served.tokens[scope]
-    return httpx.Client(base_url=served.url, cookies={COOKIE: given}, timeout=30)
+    return httpx.Client(base_url=served.url, cookies={cookie_of(served): given}, timeout=30)
+
+
+def cookie_of(served: Served) -> str:
+    return cookie_name(httpx.URL(served.url).port)
 
 
 def ours(served: Served, scope: str = "admin", token: str | None = None) -> dict[str, str]:
@@ -57,8 +68,11 @@ def test_a_token_signs_in(served: Served, nobody: httpx.Client) -> None:
 
 
 def test_behind_tls_the_cookie_is_only_sent_over_tls(served: Served, nobody: httpx.Client) -> None:
-    answer = nobody.post("/sign-in", data={"token": served.tokens["viewer"]}, headers={"X-Forwarded-Proto": "https"})
+    answer = nobody.post(
+        "/sign-in", data={"token": served.tokens["viewer"]}, headers={"X-Forwarded-Proto": "https, http"}
+    )
     assert "secure" in answer.headers["set-cookie"].lower()
+    assert answer.headers["set-cookie"].startswith("__Host-")
 
 
 @pytest.mark.parametrize("token", ["", "hf_", "hf_" + "0" * 16 + "_" + "0" * 64, "<script>alert(1)</script>"])
@@ -102,7 +116,7 @@ def test_signing_out_takes_the_cookie(served: Served) -> None:
     with visitor(served) as signed_in:
         answer = signed_in.post("/sign-out", headers=ours(served))
         assert answer.status_code == 303
-        assert f'{COOKIE}=""' in answer.headers["set-cookie"]
+        assert f'{cookie_of(served)}=""' in answer.headers["set-cookie"]
 
 
 def test_a_viewer_changes_nothing(served: Served, queue: str) -> None:
@@ -230,3 +244,79 @@ def test_pages_of_a_job_that_was_never_there_say_nothing_of_others(served: Serve
     token = served.new_token("viewer", queues=(f"{queue}-none",))
     with visitor(served, token=token) as limited:
         assert "secret task" not in limited.get("/jobs").text
+
+
+def test_nonsense_of_a_stranger_is_refused_and_no_accident(nobody: httpx.Client) -> None:
+    assert nobody.post("/sign-in", data={f"field {number}": "" for number in range(200)}).status_code == 413
+    assert nobody.post("/sign-in", data={"token": "x"}, headers={"Origin": "http://["}).status_code == 403
+    accept = {"Accept": "application/openmetrics-text;version=abc"}
+    assert nobody.get("/metrics", headers=accept).status_code == 200
+
+
+def test_a_name_with_spaces_at_its_ends_is_another_name(served: Served, queue: str) -> None:
+    with visitor(served) as signed_in:
+        assert signed_in.post("/queues/pause", data={"name": f"{queue} "}, headers=ours(served)).status_code == 204
+    assert served.store.queue_settings(queue).paused_at is None
+    assert served.store.queue_settings(f"{queue} ").paused_at is not None
+
+
+def test_a_limit_of_thousands_of_digits_is_refused(served: Served, queue: str) -> None:
+    with visitor(served) as signed_in:
+        form = {"name": queue, "max_running": "9" * 5_000}
+        assert signed_in.post("/queues/limit", data=form, headers=ours(served)).status_code == 422
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize(
+    "progress", [{"done": HUGE, "total": 3}, {"done": 1.5, "total": HUGE}, {"done": -HUGE}, [HUGE]]
+)
+def test_a_number_beyond_all_bounds_breaks_no_page(served: Served, queue: str, progress: object) -> None:
+    [job_id] = served.enqueue(queue)
+    claimed = served.store.claim_job("worker", job_id)
+    assert claimed is not None
+    served.store.heartbeat([Beat(job_id, claimed.attempt, claimed.lease_token, "worker", progress)])
+    row = WorkerRow(id=queue, host="h", pid=1, state="idle", detail={"memory_kb": HUGE})
+    served.store.keep_worker(row)
+    with visitor(served) as signed_in:
+        for path in ("/jobs", "/workers", f"/jobs/{job_id}", "/"):
+            assert signed_in.get(path).status_code == 200, path
+
+
+def test_a_job_of_thousands_of_attempts_and_long_lines_has_a_page_of_bounded_size(served: Served, queue: str) -> None:
+    [job_id] = served.enqueue(queue)
+    now = datetime.now(UTC)
+    for _turn in range(400):
+        claimed = served.store.claim_job("worker", job_id)
+        assert claimed is not None
+        snoozed = Snoozed(0.0, "again")
+        served.store.settle([Report(job_id, claimed.attempt, claimed.lease_token, snoozed, "worker")])
+    text = "<&'\">" * 13_000
+    served.store.append_logs([LogLine(job_id, 1, number, now, Stream.LOG, text) for number in range(300)])
+    with visitor(served) as signed_in:
+        page = signed_in.get(f"/jobs/{job_id}")
+        assert page.text.count("snoozed") > 100
+        assert len(page.content) < 4_000_000
+        assert len(signed_in.get(f"/jobs/{job_id}/log").content) < 3_000_000
+
+
+def test_a_bulk_run_ends_with_its_token_and_an_admin_may_stop_it(served: Served, queue: str) -> None:
+    """It looks at its token before every batch."""
+    served.enqueue(queue, 2 * BATCH)
+    token = served.new_token("client")
+    with visitor(served, token=token) as client, visitor(served) as admin:
+        found = next(known for known in served.store.tokens() if known.id in token)
+        form = {"all": "yes", "query": f"queue={queue}"}
+        answer = client.post("/bulk/replay", data=form, headers=ours(served, token=token))
+        served.store.revoke_token(found.name)
+        address = re.findall(r'hx-get="(/bulk/[0-9a-f]+)"', answer.text)[0]
+        wait_until(lambda: "revoked" in admin.get(address).text, what="the run has ended")
+        assert admin.post(f"{address}/stop", headers=ours(served)).status_code == 200
+
+
+def test_who_may_only_look_stops_nobody_elses_check(served: Served) -> None:
+    with visitor(served, "viewer") as viewer, visitor(served) as admin:
+        admin.post("/verify", headers=ours(served))
+        viewer.post("/verify/stop", headers=ours(served, "viewer"))
+        wait_until(lambda: "Everything holds" in admin.get("/verify").text, what="there is a verdict")

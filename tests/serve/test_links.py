@@ -46,7 +46,7 @@ def test_looking_at_a_link_does_not_use_it_and_pressing_the_button_does(planes: 
     assert "<script" not in page.text
     assert re.search(r"(src|href)=", page.text) is None, "it loads nothing"
     assert page.headers["cache-control"] == "no-store"
-    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["referrer-policy"] == "same-origin"
     assert "default-src 'none'" in page.headers["content-security-policy"]
     code = code_in(page.text)
 

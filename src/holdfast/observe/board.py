@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Info, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 
 PoolUse = Callable[[], tuple[int, int] | None]  # its size and how many are in use; None: it is not open, or no pool
 
@@ -20,6 +21,14 @@ class Board:
         self.registry.register(self.pools)
         ProcessCollector(registry=self.registry)
         Info("holdfast_build", "The version of Holdfast.", registry=self.registry).info({"version": version})
+
+
+def encoder_for(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """The form that a scraper asks for, with its content type; the plain one where it asks for what makes no sense."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):
+        return choose_encoder("")
 
 
 class Pools:

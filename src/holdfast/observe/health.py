@@ -15,7 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+
+from holdfast.observe.board import encoder_for
 
 REQUEST_SECONDS = 5.0
 _JSON = "application/json"
@@ -90,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _metrics(self) -> None:
-        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+        encode, content_type = encoder_for(self.headers.get("Accept", ""))
         self._answer(200, content_type, encode(self.server.registry))
 
     def _health(self, good: Callable[[Health], bool]) -> None:

@@ -16,11 +16,11 @@ from itertools import chain
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
 from holdfast.domain.errors import SchemaMismatch, StoreUnavailable
 from holdfast.domain.tokens import Scope
+from holdfast.observe.board import encoder_for
 from holdfast.serve.addresses import is_loopback
 from holdfast.serve.api.access import check_whole_fleet
 from holdfast.serve.auth import Allowed
@@ -40,7 +40,7 @@ _allowed = Allowed(frozenset(Scope))
 async def metrics(request: Request, plane: PlaneDep) -> Response:
     await _check(request, plane)
     fleet = await _fleet(plane.gauges)
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    encode, content_type = encoder_for(request.headers.get("accept", ""))
     text = await asyncio.to_thread(encode, _Page(plane.board.registry, fleet))
     return Response(text, media_type=None, headers={"Content-Type": content_type})
 

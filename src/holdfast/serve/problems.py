@@ -153,4 +153,6 @@ async def _unexpected(request: Request, error: Exception) -> ProblemResponse:
     route = getattr(request.scope.get("route"), "path", "(none)")
     stack = "".join(traceback.format_exception(error))
     events.emit(Unexpected(f"{request.method} {route}", f"{type(error).__name__}: {error}", stack))
-    return problem(500, "Something went wrong in the control plane; its log has the details.")
+    # The middleware that sets these stands further in.
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return problem(500, "Something went wrong in the control plane; its log has the details.", headers=headers)

@@ -73,9 +73,6 @@ def attempt(row: Sequence[Any], dialect: str) -> Attempt:
 def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
     job_id, task, version, queue, source, payload, number, *budget = row[:11]
     failures, crashes, max_attempts, max_crashes = budget
-    claimed_at, run_after = moment(row[14]), moment(row[16])
-    assert claimed_at is not None
-    assert run_after is not None
     return Claimed(
         job_id=job_id,
         task=task,
@@ -92,5 +89,10 @@ def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
         lease_seconds=float(row[12]),
         traceparent=row[13],
         lease_token=token,
-        due_seconds=None if number > failures + crashes + 1 else max(0.0, (claimed_at - run_after).total_seconds()),
+        due_seconds=_due(row[16]) if number == failures + crashes + 1 else None,
     )
+
+
+def _due(seconds: float | None) -> float | None:
+    """None where a hand has typed a time that SQLite cannot read. It computes with a rounding of some microseconds."""
+    return None if seconds is None else max(0.0, seconds)

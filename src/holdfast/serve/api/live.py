@@ -31,6 +31,7 @@ LOOKING_SHARE = 0.5  # of the time, however slow the store is
 PAGE = 1_000
 LINE_LENGTH = 1_000
 MOST_LISTENERS = 500
+MOST_OF_ONE = 200
 
 Read = Callable[[FeedPlace | None, int], Awaitable[FeedPage]]
 Wants = Callable[[Transition], bool]
@@ -48,6 +49,7 @@ class Listener:
     """`lost` is at least how many it could not take; it learns of that before the next transition."""
 
     wants: Wants
+    credential: str = ""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     lost: int = 0
     line: deque[Transition] = field(default_factory=deque)
@@ -94,11 +96,13 @@ class LiveFeed:
         self._position: datetime | None = None
         self._seen: dict[Key, datetime] = {}
 
-    async def listen(self, wants: Wants) -> Listener:
-        """Whatever commits from now on is told, until `leave`."""
+    async def listen(self, wants: Wants, credential: str = "") -> Listener:
+        """Whatever commits from now on is told, until `leave`. One credential cannot take all the places there are."""
         if len(self._listeners) >= MOST_LISTENERS:
             raise busy(f"{MOST_LISTENERS} streams are open on this server; end some, or ask another one")
-        listener = Listener(wants)
+        if sum(listener.credential == credential for listener in self._listeners) >= MOST_OF_ONE:
+            raise busy(f"this credential has {MOST_OF_ONE} streams open on this server; end some of them")
+        listener = Listener(wants, credential)
         self._listeners.add(listener)
         try:
             async with self._starting:

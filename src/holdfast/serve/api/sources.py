@@ -66,9 +66,10 @@ async def list_source_events(
     after: Annotated[str | None, Query(description="the `after` of the page before")] = None,
 ) -> SourceEventsView:
     """Moves of its breaker and changes of its limits, the newest first."""
-    _ = identity
     page = await plane.reads.call(lambda store: store.source_events(name, limit, after))
     events = [SourceEventView.model_validate(event) for event in page.items]
+    if identity.queues is not None:  # the detail names the job that moved a breaker, which may be of any queue
+        events = [event.model_copy(update={"detail": None}) for event in events]
     return SourceEventsView(events=events, after=page.after)
 
 

@@ -69,7 +69,7 @@ async def stream_events(
     wants = Filter(wanted, frozenset(task), None if job is None else check_id(job, "job"))
     place = None if last_event_id is None else place_of(last_event_id)
     live = live_feed(request, plane)
-    listener = await live.listen(wants)
+    listener = await live.listen(wants, identity.id)
     speaking = Speaking(request, identity, live, listener, plane.stopping, seconds)
     return EventStream(speaking.chunks(place), lambda: live.leave(listener))
 

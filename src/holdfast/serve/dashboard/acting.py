@@ -10,14 +10,10 @@ from holdfast.serve.dashboard.rendering import HEADERS
 from holdfast.serve.plane import Plane
 
 
-def done(title: str, detail: str = "", *, is_bad: bool = False) -> Response:
-    said = {"hf:said": {"title": title, "detail": detail, "bad": is_bad}, "hf:again": True}
-    # A header is ASCII; json.dumps makes it so.
-    return Response(status_code=204, headers={**HEADERS, "HX-Trigger": json.dumps(said)})
-
-
-def gone_to(address: str) -> Response:
-    return Response(status_code=204, headers={**HEADERS, "HX-Redirect": address})
+def done(title: str, detail: str = "") -> Response:
+    # A header is ASCII, and has no line breaks; json.dumps makes it so.
+    said = json.dumps({"title": title, "detail": detail})
+    return Response(status_code=204, headers={**HEADERS, "Holdfast-Said": said})
 
 
 async def seen_anew(plane: Plane) -> None:

@@ -58,7 +58,7 @@ class Asked:
 
 
 def asked(event: str = "", queue: str = "", task: str = "", worker: str = "", job: str = "") -> Asked:
-    return Asked(*(text.strip() for text in (event, queue, task, worker, job)))
+    return Asked(event, queue, task, worker, job.strip())
 
 
 @router.get("/audit")
@@ -71,7 +71,7 @@ async def audit(
 ) -> Response:
     chosen, place = wanted.filter(visitor.identity), _place(before)
     found = await plane.reads.call(lambda store: store.audit(chosen, place, ON_A_PAGE))
-    return page(
+    return await page(
         request,
         "audit",
         visitor,

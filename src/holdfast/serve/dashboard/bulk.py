@@ -11,9 +11,10 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from holdfast.domain.errors import Conflict, HoldfastError, InvalidInput, NotFound
+from holdfast.domain.errors import Conflict, HoldfastError, InvalidInput, NotFound, StoreUnavailable
 from holdfast.domain.lifecycle import ACTIVE, State
 from holdfast.domain.names import check_id
+from holdfast.domain.tokens import Scope
 from holdfast.domain.views import Counted, JobFilter
 from holdfast.ports import Store
 from holdfast.serve.auth import Identity
@@ -23,6 +24,7 @@ from holdfast.serve.problems import Refused
 BATCH = 200
 MOST_CHOSEN = 1_000
 MOST_KEPT = 50
+MOST_OF_ONE = 5
 # What it is called, what it does to jobs of which states, and what became of them.
 VERBS: dict[str, tuple[str, tuple[State, ...], str]] = {
     "cancel": ("Cancel", ACTIVE, "cancelled, or asked to stop"),
@@ -61,8 +63,10 @@ class BulkRuns:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, run: BulkRun) -> BulkRun:
-        if sum(not known.is_over for known in self._runs.values()) >= MOST_KEPT:
-            raise Refused(503, "Too much at once", f"{MOST_KEPT} of these are under way; wait for one to end")
+        under_way = [known for known in self._runs.values() if not known.is_over]
+        own = sum(known.identity.id == run.identity.id for known in under_way)
+        if own >= MOST_OF_ONE or len(under_way) >= MOST_KEPT:
+            raise Refused(503, "Too much at once", f"{own} of yours are under way; wait for one to end")
         for known in list(self._runs.values())[: max(0, len(self._runs) - MOST_KEPT)]:
             if known.is_over:
                 del self._runs[known.id]
@@ -74,7 +78,7 @@ class BulkRuns:
 
     def known(self, run_id: str, identity: Identity) -> BulkRun:
         run = self._runs.get(run_id)
-        if run is None or run.identity.id != identity.id:
+        if run is None or not (run.identity.id == identity.id or Scope.ADMIN in identity.scopes):
             raise NotFound("there is no such run on this server; it may have been restarted")
         return run
 
@@ -85,14 +89,24 @@ class BulkRuns:
                 if run.is_stopped or self._plane.stopping.is_set():
                     run.problem = "stopped; what was done stays done"
                     return
+                if not await self._is_live(run.identity):
+                    run.problem = "its token was revoked; what was done stays done"
+                    return
                 place = await self._step(run, place)
-        except (HoldfastError, Refused) as error:
+        except (StoreUnavailable, Refused):
+            run.problem = "the store does not answer; what was done stays done"
+        except HoldfastError as error:
             run.problem = f"{error}; what was done stays done"
         except Exception as error:  # the page must hear of it, too
             run.problem = f"{type(error).__name__}; what was done stays done"
             raise
         finally:
             run.is_over = True
+
+    async def _is_live(self, identity: Identity) -> bool:
+        """Whoever was signed out has no hands here any more."""
+        standing = (await self._plane.tokens.call(lambda store: store.standings([identity.id]))).get(identity.id)
+        return standing is not None and standing.live
 
     async def _step(self, run: BulkRun, place: str) -> str | None:
         """One batch; where the next one begins, None when there is none."""

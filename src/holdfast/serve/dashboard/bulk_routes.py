@@ -34,30 +34,33 @@ async def begin(request: Request, plane: PlaneDep, visitor: WriterDep, verb: str
     wanted = _wanted(await one_of(request, "query")).filter(visitor.identity)
     ids = None if everything else chosen
     run = await plane.reads.call(lambda store: begin_run(store, verb, visitor.identity, wanted, ids))
-    return _shown(visitor, runs_of(request, plane).begin(run))
+    return await _shown(visitor, runs_of(request, plane).begin(run))
 
 
 @router.get("/bulk/{run_id}")
 async def show(request: Request, plane: PlaneDep, visitor: VisitorDep, run_id: str) -> Response:
-    return _shown(visitor, runs_of(request, plane).known(run_id, visitor.identity))
+    return await _shown(visitor, runs_of(request, plane).known(run_id, visitor.identity))
 
 
 @router.post("/bulk/{run_id}/stop")
 async def stop(request: Request, plane: PlaneDep, visitor: WriterDep, run_id: str) -> Response:
     run = runs_of(request, plane).known(run_id, visitor.identity)
     run.is_stopped = True
-    return _shown(visitor, run)
+    return await _shown(visitor, run)
 
 
 def _wanted(query: str) -> Wanted:
     given = parse_qs(query)
-    states = tuple(State(state) for state in given.pop("state", []) if state in tuple(State))
+    words = given.pop("state", [])
+    if unknown := [word for word in words if word not in tuple(State)]:
+        raise InvalidInput("state", f"must be one of {', '.join(State)}, got {unknown[0][:40]!r}")
+    states = tuple(State(word) for word in words)
     names = {"queue", "task", "source", "spec", "worker", "error"}
     return Wanted(state=states, **{name: values[0] for name, values in given.items() if name in names})
 
 
-def _shown(visitor: Visitor, run: BulkRun) -> Response:
-    return fragment("bulk.html", visitor, run=run, verb=VERBS[run.verb])
+async def _shown(visitor: Visitor, run: BulkRun) -> Response:
+    return await fragment("bulk.html", visitor, run=run, verb=VERBS[run.verb])
 
 
 def runs_of(request: Request, plane: Plane) -> BulkRuns:

@@ -17,7 +17,7 @@ LOOKED_AT = 10_000
 @router.get("/dead")
 async def dead(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Response:
     found = await plane.reads.call(lambda store: store.dead_groups(visitor.identity.queues, LOOKED_AT))
-    return page(
+    return await page(
         request,
         "dead",
         visitor,

@@ -66,8 +66,7 @@ def wanted(
     worker: str = "",
     error: str = "",
 ) -> Wanted:
-    names = (name.strip() for name in (queue, task, source, spec, worker, error))
-    return Wanted(tuple(dict.fromkeys(state)), *names)
+    return Wanted(tuple(dict.fromkeys(state)), queue, task, source, spec.strip(), worker, error)
 
 
 def job_id_in(text: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from holdfast.domain.artifacts import Artifact
+from holdfast.domain.attempts import attempts_in
 from holdfast.domain.errors import NotFound
 from holdfast.domain.job import Attempt, AuditEvent, Job
 from holdfast.domain.lifecycle import ACTIVE, State
@@ -28,9 +29,13 @@ from holdfast.serve.plane import PlaneDep
 from holdfast.tasks.comparing import compare_jobs, root_of
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
-MOST_EVENTS = 1_000
+MOST_EVENTS = 600  # the last so many, of which attempts and timeline are drawn
+MOST_LISTED = 200
 MOST_DRAWN = 60
 MOST_LINES = 300
+LONGEST_LINE = 2_000
+MOST_LINE_CHARACTERS = 200_000  # of all lines that are shown together
+MOST_ATTEMPTS = 100
 MOST_REPLAYS = 20
 OPERATIONS = {"cancel": "Cancelled, or asked to stop.", "requeue": "Requeued with fresh budgets."}
 
@@ -43,7 +48,6 @@ class Shown:
     now: datetime
     job: Job | None
     events: tuple[AuditEvent, ...]
-    more_events: bool
     attempts: list[Attempt]
     refusals: list[Refusal]
     artifacts: list[Artifact]
@@ -60,9 +64,8 @@ class Shown:
 async def job(request: Request, plane: PlaneDep, visitor: VisitorDep, job_id: str) -> Response:
     shown = await plane.reads.call(lambda store: _read(store, visitor.identity, job_id))
     lines = [] if shown.job is None else await plane.reads.call(lambda store: store.last_logs(shown.id, MOST_LINES))
-    return page(
-        request, "job", visitor, part="job_now.html", shown=shown, lines=lines, **_follow(lines, shown.is_active)
-    )
+    follow = _follow(lines, shown.is_active)
+    return await page(request, "job", visitor, part="job_now.html", shown=shown, **follow)
 
 
 @router.get("/jobs/{job_id}/log")
@@ -78,7 +81,7 @@ async def log(
     lines, is_active = await plane.reads.call(read)
     if _place(lines) == have and is_active == (over != "yes"):
         return Response(status_code=204, headers=HEADERS)
-    return fragment("job_log.html", visitor, id=job_id, lines=lines, **_follow(lines, is_active))
+    return await fragment("job_log.html", visitor, id=job_id, **_follow(lines, is_active))
 
 
 @router.post("/jobs/{job_id}/replay")
@@ -101,7 +104,19 @@ async def operate(plane: PlaneDep, visitor: WriterDep, job_id: str, verb: str) -
 
 
 def _follow(lines: list[LogLine], is_active: bool) -> dict[str, Any]:
-    return {"have": _place(lines), "is_active": is_active, "is_cut": len(lines) == MOST_LINES}
+    shown = _fitting(lines)
+    is_cut = len(lines) == MOST_LINES or len(shown) < len(lines)
+    return {"lines": shown, "have": _place(lines), "is_active": is_active, "is_cut": is_cut}
+
+
+def _fitting(lines: list[LogLine]) -> list[LogLine]:
+    """The last of them: a line may be long, and a page must not be."""
+    room = MOST_LINE_CHARACTERS
+    for number, line in enumerate(reversed(lines)):
+        room -= min(len(line.message), LONGEST_LINE)
+        if room < 0:
+            return lines[len(lines) - number :]
+    return lines
 
 
 def _place(lines: list[LogLine]) -> str:
@@ -110,21 +125,20 @@ def _place(lines: list[LogLine]) -> str:
 
 def _read(store: Store, identity: Identity, job_id: str) -> Shown:
     known = check_history(store, identity, job_id)
-    history = store.history(known, 0, MOST_EVENTS)
-    if not history.items and store.queue_of(known) is None:
-        raise no_job(known)
     found = _found(store, known)
-    attempts, refusals = store.attempts(known), store.refusals(known)
+    history = store.history(known, 0 if found is None else max(0, found.seq - MOST_EVENTS), MOST_EVENTS)
+    if found is None and not history.items:
+        raise no_job(known)
+    attempts, refusals = attempts_in(history.items), store.refusals(known)
     now = store.feed(None, 1).now
     timeline = lay_out(history.items, attempts, refusals, now, MOST_DRAWN)
     return Shown(
         id=known,
         now=now,
         job=found,
-        events=history.items,
-        more_events=history.after is not None,
-        attempts=attempts,
-        refusals=refusals,
+        events=history.items[-MOST_LISTED:],
+        attempts=attempts[-MOST_ATTEMPTS:],
+        refusals=refusals[:MOST_LISTED],
         artifacts=store.artifacts(known),
         replays=[] if found is None else _replays(store, identity, found),
         root=None if found is None else root_of(store, found, lambda parent: identity.may_use(parent.queue)),

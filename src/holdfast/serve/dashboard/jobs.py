@@ -41,7 +41,7 @@ async def jobs(
 
     found, count = await plane.reads.call(read)
     fleet = await fleet_for(plane, visitor)
-    return page(
+    return await page(
         request,
         "jobs",
         visitor,

@@ -32,7 +32,7 @@ async def live(
     queues = None if visitor.identity.queues is None else frozenset(visitor.identity.queues)
     wants = Filter(queues, frozenset(), None if job is None else check_id(job, "job"))
     feed = live_feed(request, plane)
-    listener = await feed.listen(wants)
+    listener = await feed.listen(wants, visitor.identity.id)
     chunks = _changes(request, visitor, listener, plane.stopping)
     return EventStream(chunks, lambda: feed.leave(listener))
 

@@ -42,7 +42,7 @@ async def overview(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Re
 
     steps, tasks = await plane.reads.call(read)
     alive = [worker for worker in fleet.workers if fleet.alive(worker)]
-    return page(
+    return await page(
         request,
         "overview",
         visitor,

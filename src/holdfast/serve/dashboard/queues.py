@@ -48,7 +48,7 @@ async def queues(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Resp
     rows = [_row(queue, series.get(queue.name, ())) for queue in shown]
     left_out = len(fleet.queues) - len(rows)
     most = max((row.queue.ready for row in rows), default=0)
-    return page(request, "queues", visitor, part="queues_now.html", rows=rows, left_out=left_out, most=most)
+    return await page(request, "queues", visitor, part="queues_now.html", rows=rows, left_out=left_out, most=most)
 
 
 def _row(queue: QueueView, steps: tuple[Step, ...]) -> Row:
@@ -75,9 +75,9 @@ async def resume(request: Request, plane: PlaneDep, visitor: WriterDep) -> Respo
 
 @router.post("/queues/limit")
 async def limit(request: Request, plane: PlaneDep, visitor: WriterDep) -> Response:
-    name, given = await one_of(request, "name"), await one_of(request, "max_running")
+    name, given = await one_of(request, "name"), (await one_of(request, "max_running")).strip()
     visitor.identity.check_queues([name])
-    if given and not given.isdecimal():
+    if given and not (given.isdecimal() and given.isascii() and len(given) < 10):
         raise InvalidInput("at most", f"must be a number of jobs, or empty for no limit, got {given[:20]!r}")
     most = check_integer(int(given), "at most", 0, MOST_RUNNING) if given else None
     await plane.writes.call(lambda store: store.limit_queue(name, most))

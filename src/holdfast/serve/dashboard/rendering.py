@@ -6,6 +6,7 @@ in files: no inline script, no inline style, no other host.
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from typing import Any
 
@@ -77,16 +78,18 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def page(
+async def page(
     request: Request, name: str, visitor: Visitor | None, *, status: int = 200, part: str | None = None, **values: Any
 ) -> HTMLResponse:
     """The page `name`.html; for a request of htmx only the part of it that is asked for.
 
     `part` is the template of the live region; the page includes the same one."""
     template = f"{name}.html" if part is None or not is_fragment(request) else part
-    text = render(template, visitor=visitor, path=request.url.path, here=name, part=part, **values)
+    told = {**values, "visitor": visitor, "path": request.url.path, "here": name, "part": part}
+    # A large page takes tenths of a second, for which nobody's heartbeat shall wait.
+    text = await asyncio.to_thread(render, template, **told)
     return HTMLResponse(text, status, HEADERS)
 
 
-def fragment(template: str, visitor: Visitor, *, status: int = 200, **values: Any) -> HTMLResponse:
-    return HTMLResponse(render(template, visitor=visitor, **values), status, HEADERS)
+async def fragment(template: str, visitor: Visitor, *, status: int = 200, **values: Any) -> HTMLResponse:
+    return HTMLResponse(await asyncio.to_thread(render, template, visitor=visitor, **values), status, HEADERS)

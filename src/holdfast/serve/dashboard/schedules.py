@@ -36,7 +36,7 @@ async def schedules(request: Request, plane: PlaneDep, visitor: VisitorDep) -> R
         return rows, max(0, len(found) - MOST_SHOWN), store.unreadable_schedules() if visitor.sees_all else []
 
     rows, left_out, unreadable = await plane.reads.call(read)
-    return page(
+    return await page(
         request,
         "schedules",
         visitor,

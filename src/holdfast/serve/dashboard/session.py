@@ -25,9 +25,10 @@ from holdfast.serve.auth import Identity, get_authentication
 from holdfast.serve.body import read_body
 from holdfast.serve.problems import Refused
 
-COOKIE = "holdfast_token"
+_COOKIE = "holdfast_token"
 COOKIE_SECONDS = 7 * 86_400
 MOST_FORM_BYTES = 256 * 1024
+MOST_FIELDS = 100
 CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
 _CSRF_KEY = b"holdfast dashboard: this form is ours"
@@ -52,8 +53,26 @@ class Visitor:
         return self.identity.queues is None
 
 
+def cookie_of(request: Request) -> str:
+    return cookie_name(request.url.port, secure=_is_secure(request))
+
+
+def cookie_name(port: int | None, *, secure: bool = False) -> str:
+    """Programs of one host share its cookies, whatever their ports: two control planes must not take each other's. Over
+    TLS the browser itself sees to it that no other host can set it."""
+    if secure:
+        return f"__Host-{_COOKIE}"
+    return _COOKIE if port is None else f"{_COOKIE}_{port}"
+
+
+def _is_secure(request: Request) -> bool:
+    """A proxy that says so may be anybody's; a cookie that is only sent over TLS does no harm."""
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return "https" in (request.url.scheme, forwarded)
+
+
 async def visitor(request: Request) -> Visitor:
-    token = request.cookies.get(COOKIE)
+    token = request.cookies.get(cookie_of(request))
     if not token:
         raise SignInNeeded
     try:
@@ -87,14 +106,19 @@ async def form_of(request: Request) -> dict[str, list[str]]:
     if kept is None:
         raw = await read_body(request, MOST_FORM_BYTES, request.app.state.plane.settings.limits)
         kept = {}
-        for name, value in parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=5_000):
+        try:
+            fields = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            raise Refused(413, "Too large", f"a form may have {MOST_FIELDS} fields") from None
+        for name, value in fields:
             kept.setdefault(name, []).append(value)
         request.state.form = kept
     return kept
 
 
 async def one_of(request: Request, name: str, fallback: str = "") -> str:
-    return (await form_of(request)).get(name, [fallback])[0].strip()
+    """As it was sent: a name may begin or end with a space."""
+    return (await form_of(request)).get(name, [fallback])[0]
 
 
 async def check_origin(request: Request, csrf: str) -> None:
@@ -112,10 +136,17 @@ def check_same_site(request: Request) -> None:
     if site is not None:
         is_ours = site in ("same-origin", "none")
     else:
-        is_ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        is_ours = origin is None or _host_of(origin) == request.headers.get("host")
     if not is_ours:
         request.state.refusal = "csrf"
         raise Refused(403, "This form is not ours", "another site sent this request; nothing was changed")
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def csrf_word(token: str) -> str:
@@ -124,19 +155,19 @@ def csrf_word(token: str) -> str:
 
 def sign_in(response: Response, request: Request, token: str) -> None:
     response.set_cookie(
-        COOKIE,
+        cookie_of(request),
         token,
         max_age=COOKIE_SECONDS,
         path="/",
-        # A proxy that says so may be anybody's; a cookie that is only sent over TLS does no harm.
-        secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
+        secure=_is_secure(request),
         httponly=True,
         samesite="lax",
     )
 
 
-def sign_out(response: Response) -> None:
-    response.delete_cookie(COOKIE, path="/")
+def sign_out(response: Response, request: Request) -> None:
+    secure = _is_secure(request)
+    response.delete_cookie(cookie_of(request), path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def safe_next(text: str) -> str:

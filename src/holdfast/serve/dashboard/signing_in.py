@@ -22,22 +22,22 @@ NO_PAGES = "That token is for workers: the dashboard needs scope viewer, client 
 
 @router.get(SIGN_IN)
 async def ask(request: Request, next: str = "/") -> Response:
-    return page(request, "sign_in", None, next=safe_next(next), said="")
+    return await page(request, "sign_in", None, next=safe_next(next), said="")
 
 
 @router.post(SIGN_IN)
 async def sign_in(request: Request) -> Response:
     check_same_site(request)
-    token, wanted = await one_of(request, "token"), safe_next(await one_of(request, "next", "/"))
+    token, wanted = (await one_of(request, "token")).strip(), safe_next(await one_of(request, "next", "/"))
     try:
         identity = await get_authentication(request).identify_text(request, token)
     except Refused as refused:
         if refused.status != 401:
             raise
-        return page(request, "sign_in", None, status=401, next=wanted, said=WRONG)
+        return await page(request, "sign_in", None, status=401, next=wanted, said=WRONG)
     if not identity.may((Scope.CLIENT, Scope.VIEWER)):
         request.state.refusal = "wrong_scope"
-        return page(request, "sign_in", None, status=403, next=wanted, said=NO_PAGES)
+        return await page(request, "sign_in", None, status=403, next=wanted, said=NO_PAGES)
     response = RedirectResponse(wanted, 303, HEADERS)
     keep(response, request, token)
     return response
@@ -47,5 +47,5 @@ async def sign_in(request: Request) -> Response:
 async def sign_out(request: Request, visitor: VisitorDep) -> Response:
     await check_origin(request, visitor.csrf)
     response = RedirectResponse(SIGN_IN, 303, HEADERS)
-    forget(response)
+    forget(response, request)
     return response

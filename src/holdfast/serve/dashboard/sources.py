@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from fastapi import APIRouter, Request, Response
 
 from holdfast.domain import durations
 from holdfast.domain.activity import Kind, Step
-from holdfast.domain.views import SourceView
+from holdfast.domain.views import SourceEvent, SourceView
 from holdfast.ports import Store
 from holdfast.serve.api.access import check_whole_fleet
 from holdfast.serve.dashboard import activity
@@ -17,7 +17,7 @@ from holdfast.serve.dashboard.acting import done, seen_anew
 from holdfast.serve.dashboard.fleet import fleet_for, source_standing
 from holdfast.serve.dashboard.rendering import page
 from holdfast.serve.dashboard.routes import PageRoute
-from holdfast.serve.dashboard.session import VisitorDep, WriterDep, one_of
+from holdfast.serve.dashboard.session import Visitor, VisitorDep, WriterDep, one_of
 from holdfast.serve.plane import PlaneDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -50,13 +50,13 @@ async def sources(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Res
 
     hours = await plane.reads.call(read)
     events = await plane.reads.call(lambda store: store.source_events(None, MOST_EVENTS))
-    return page(
+    return await page(
         request,
         "sources",
         visitor,
         part="sources_now.html",
         rows=[_row(source, hours.get(source.name), fleet.now) for source in shown],
-        events=events.items,
+        events=_told(events.items, visitor),
         left_out=len(fleet.sources) - len(shown),
     )
 
@@ -67,16 +67,21 @@ async def source(request: Request, plane: PlaneDep, visitor: VisitorDep, name: s
     fleet = await fleet_for(plane, visitor)
     found = await plane.reads.call(lambda store: store.source(name))
     events = await plane.reads.call(lambda store: store.source_events(name, MOST_EVENTS, after or None))
-    return page(
+    return await page(
         request,
         "source",
         visitor,
         part="source_now.html",
         row=_row(found, None, fleet.now),
-        events=events.items,
+        events=_told(events.items, visitor),
         next=events.after,
         ranges=activity.RANGES,
     )
+
+
+def _told(events: tuple[SourceEvent, ...], visitor: Visitor) -> tuple[SourceEvent, ...]:
+    """The detail names the job that moved a breaker, which may be of any queue."""
+    return events if visitor.sees_all else tuple(replace(event, detail=None) for event in events)
 
 
 def _row(source: SourceView, hour: Step | None, now: datetime) -> Row:
@@ -87,7 +92,7 @@ def _row(source: SourceView, hour: Step | None, now: datetime) -> Row:
 async def pause(request: Request, plane: PlaneDep, visitor: WriterDep) -> Response:
     check_whole_fleet(visitor.identity, "a source")
     name = await one_of(request, "name")
-    seconds = durations.seconds(await one_of(request, "for", "5m"), "for")
+    seconds = durations.seconds((await one_of(request, "for", "5m")).strip(), "for")
     await plane.writes.call(lambda store: store.set_source(name, paused_for=seconds))
     await seen_anew(plane)
     return done(f"Source {name} is paused for {durations.spoken(seconds)}", "Jobs inside go on; no other is let in.")

@@ -14,15 +14,20 @@ from fastapi import Request
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.maintenance.verify import Progress, Stopped, Verdict, verify
+from holdfast.serve.auth import Identity
 from holdfast.serve.plane import Plane
 from holdfast.wiring.sql import histories, references
 
 MOST_LISTED = 50
 TIMEOUT_SECONDS = 60.0
+FRESH_SECONDS = 10.0
 
 
 @dataclass
 class Check:
+    """Asked for by somebody, for everybody who looks."""
+
+    identity: Identity
     began_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     ended_at: datetime | None = None
     progress: Progress = field(default_factory=lambda: Progress(0, 0))
@@ -34,6 +39,13 @@ class Check:
     def is_over(self) -> bool:
         return self.ended_at is not None
 
+    @property
+    def is_stale(self) -> bool:
+        """It reads the whole log, and is not asked for again and again."""
+        if self.ended_at is None:
+            return False
+        return bool(self.problem) or (datetime.now(UTC) - self.ended_at).total_seconds() > FRESH_SECONDS
+
 
 class Checks:
     """Of one server: the last one, or the one under way."""
@@ -43,10 +55,10 @@ class Checks:
         self._task: asyncio.Task[None] | None = None
         self.last: Check | None = None
 
-    def begin(self) -> Check:
-        """The one under way, or a new one."""
-        if self.last is None or self.last.is_over:
-            self.last = Check()
+    def begin(self, identity: Identity) -> Check:
+        """The one under way or just done, or a new one."""
+        if self.last is None or self.last.is_stale:
+            self.last = Check(identity)
             self._task = asyncio.create_task(self._run(self.last))
         return self.last
 
@@ -56,8 +68,8 @@ class Checks:
             check.verdict = await asyncio.to_thread(self._verify, check)
         except Stopped as stopped:
             check.problem = f"{stopped}: there is no verdict"
-        except HoldfastError as error:
-            check.problem = f"the store does not answer: {error}"
+        except HoldfastError:
+            check.problem = "the store does not answer"
         except Exception as error:  # the page must hear of it, too
             check.problem = type(error).__name__
             raise

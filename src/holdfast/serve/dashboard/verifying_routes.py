@@ -19,13 +19,13 @@ async def begin(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Respo
     """It changes nothing: whoever may look may also ask whether it holds."""
     await check_origin(request, visitor.csrf)
     check_whole_fleet(visitor.identity, "the audit log")
-    return _shown(visitor, checks_of(request, plane).begin())
+    return await _shown(visitor, checks_of(request, plane).begin(visitor.identity))
 
 
 @router.get("/verify")
 async def show(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Response:
     check_whole_fleet(visitor.identity, "the audit log")
-    return _shown(visitor, checks_of(request, plane).last)
+    return await _shown(visitor, checks_of(request, plane).last)
 
 
 @router.post("/verify/stop")
@@ -33,10 +33,10 @@ async def stop(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Respon
     await check_origin(request, visitor.csrf)
     check_whole_fleet(visitor.identity, "the audit log")
     last = checks_of(request, plane).last
-    if last is not None:
+    if last is not None and (visitor.may_write or last.identity.id == visitor.identity.id):
         last.stop.set()
-    return _shown(visitor, last)
+    return await _shown(visitor, last)
 
 
-def _shown(visitor: Visitor, check: Check | None) -> Response:
-    return fragment("verify.html", visitor, check=check)
+async def _shown(visitor: Visitor, check: Check | None) -> Response:
+    return await fragment("verify.html", visitor, check=check)

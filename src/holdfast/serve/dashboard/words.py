@@ -12,15 +12,28 @@ from markupsafe import Markup, escape
 from holdfast.domain.durations import spoken
 
 NOTHING = "\u2013"
-LONGEST_JSON = 200_000
+LARGEST = 10**15
+LONGEST_JSON = 50_000
 # They change what stands around them on the screen; a name has no use for them.
 _UNSEEN = {code: f"\\u{code:04x}" for code in (0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 _UNSEEN |= {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 
+def is_plain(value: Any) -> bool:
+    """A number that can be shown and reckoned with. Jobs and workers may send any."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def share(value: Any, whole: Any) -> float | None:
+    """From 0 to 1; None where that makes no sense."""
+    if not is_plain(value) or not is_plain(whole) or whole <= 0:
+        return None
+    return float(min(max(value / whole, 0.0), 1.0))
+
+
 def number(value: float | None, digits: int = 0) -> str:
-    """1,234 · 12.5 k is for axes; people who count want to see the digits."""
-    if value is None:
+    """1,234: people who count want to see the digits."""
+    if value is None or not is_plain(value):
         return NOTHING
     return f"{value:,.{digits}f}" if digits else f"{round(value):,}"
 
@@ -41,7 +54,7 @@ def duration(seconds: float | None) -> str:
 
 
 def kilobytes(value: float | None) -> str:
-    if value is None:
+    if value is None or not is_plain(value):
         return NOTHING
     for unit in ("KB", "MB", "GB"):
         if value < 1024 or unit == "GB":
@@ -106,6 +119,7 @@ def joined(names: Any) -> Markup:
 
 FILTERS = {
     "number": number,
+    "share": share,
     "duration": duration,
     "kilobytes": kilobytes,
     "percent": percent,

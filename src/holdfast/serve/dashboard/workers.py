@@ -59,7 +59,7 @@ async def workers(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Res
     stopped = [worker for worker in fleet.workers if worker.stopped_at is not None]
     shown = [worker for worker in fleet.workers if worker.stopped_at is None]
     shown.sort(key=lambda worker: (order[standing_of(fleet, worker)], worker.id))
-    return page(
+    return await page(
         request,
         "workers",
         visitor,

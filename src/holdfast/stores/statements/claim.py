@@ -30,10 +30,22 @@ RETURNED = (
     "timeout_seconds",
     "lease_seconds",
     "traceparent",
-    "claimed_at",
     "priority",
     "run_after",
 )
+
+
+def _due_seconds(words: Words, prefix: str) -> str:
+    """How long a claimed job had been due. Computed here: a number costs a client less than one more time."""
+    claimed_at, run_after = f"{prefix}claimed_at", f"{prefix}run_after"
+    if words.postgres:
+        return f"CAST(extract(epoch FROM {claimed_at} - {run_after}) AS float8) AS due_seconds"
+    return f"(julianday({claimed_at}) - julianday({run_after})) * 86400.0 AS due_seconds"
+
+
+def _returned(words: Words) -> str:
+    """As `rows.claimed` reads it."""
+    return f"{words.returning(*RETURNED)}, {_due_seconds(words, 'j.' if words.postgres else '')}"
 
 
 def _take(words: Words, digest: str) -> str:
@@ -61,7 +73,7 @@ def _claim(words: Words, walk: str, candidates: str) -> str:
         UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
         WHERE j.ctid = ANY (ARRAY(
           SELECT locked.tid FROM {candidates} CROSS JOIN LATERAL ({_LOCK}) locked LIMIT :limit))
-        RETURNING {words.returning(*RETURNED)}"""
+        RETURNING {_returned(words)}"""
 
 
 def _ungoverned(words: Words, queues: str) -> str:
@@ -99,7 +111,7 @@ def _claim_rows(words: Words) -> str:
           UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
           WHERE j.ctid = ANY (ARRAY(
             SELECT j.ctid FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND {ready} {words.skip_locked}))
-          RETURNING {words.returning(*RETURNED)}),
+          RETURNING {_returned(words)}),
         taken AS (SELECT source AS name, count(*) AS taken FROM claimed GROUP BY source),
         spent AS ({admission.spend(words, "taken r")} AND s.name = ANY (ARRAY{_locked("sources")}))
         SELECT * FROM claimed"""
@@ -110,14 +122,14 @@ def _claim_rows(words: Words) -> str:
           WHERE {ready} AND j.queue NOT IN ({shut}))
         UPDATE holdfast_jobs AS j {_take(words, "chosen.digest")}
         FROM chosen WHERE j.rowid = chosen.place
-        RETURNING {words.returning(*RETURNED)}"""
+        RETURNING {_returned(words)}"""
 
 
 CLAIM_ROWS = Statement("claim.rows", _claim_rows)
 
 
 def _held(words: Words, which: str) -> str:
-    columns = ", ".join(f"j.{name}" for name in (*RETURNED, "lease_token"))
+    columns = ", ".join([*(f"j.{name}" for name in RETURNED), _due_seconds(words, "j."), "j.lease_token"])
     return f"""
         SELECT {words.as_text("j.id")}, {columns} FROM holdfast_jobs j
         WHERE j.state = 'running' AND {which}"""

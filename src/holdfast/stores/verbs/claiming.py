@@ -246,7 +246,7 @@ def claim_parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, ob
 def _claimed(found: Sequence[Row], wanted: Wanted, secret: bytes, dialect: str) -> list[Claimed]:
     """In the order they are to be run: an UPDATE returns its rows in no order at all."""
     places = {name: place for place, name in enumerate(wanted.queues or ())}
-    ordered = sorted(found, key=lambda row: (places.get(row[3], 0), -row[-2], row[-1], row[0]))
+    ordered = sorted(found, key=lambda row: (places.get(row[3], 0), -row[14], row[15], row[0]))
     return [rows.claimed(row, dialect, digests.lease_token(secret, row[0])) for row in ordered]
 
 

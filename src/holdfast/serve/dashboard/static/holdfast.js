@@ -88,9 +88,21 @@
     if (!target.matches("[data-live]") || xhr.status >= 400) return;
     if (last.get(target) === serverResponse) event.detail.shouldSwap = false;
     last.set(target, serverResponse);
-    if (target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea")) event.detail.shouldSwap = false;
+    const writes = target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea");
+    if (writes || [pressed, ...held].some((element) => target.contains(element))) {
+      event.detail.shouldSwap = false;
+      last.delete(target);
+    }
   });
-  let chosen = new Set();
+  // Nor is one exchanged in which somebody is about to do something: htmx sends nothing for an element that is gone, and
+  // tells nobody what came of it. From the press to the click, while a question is open, until the answer is there.
+  const held = new Set();
+  let pressed = null;
+  addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressed = null; }, 50), true);
+  document.addEventListener("htmx:beforeRequest", (event) => { if (event.detail.requestConfig.verb === "post") held.add(event.detail.elt); });
+  document.addEventListener("htmx:afterRequest", (event) => held.delete(event.detail.elt));
+  const chosen = new Set();
   document.addEventListener("htmx:afterSwap", (event) => {
     tellAges(event.detail.target);
     for (const box of every("input[name=id]")) box.checked = chosen.has(box.value);
@@ -99,11 +111,18 @@
   });
 
   // What an action says of itself.
-  document.addEventListener("hf:said", (event) => notice(event.detail.title, event.detail.detail ?? "", event.detail.bad));
   document.addEventListener("hf:again", () => { lookedAt = 0; refreshSoon(); });
-  function notice(title, detail, bad) {
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const said = event.detail.xhr?.getResponseHeader("Holdfast-Said");
+    if (!said) return;
+    const { title, detail } = JSON.parse(said);
+    notice(title, detail);
+    lookedAt = 0;
+    refreshSoon();
+  });
+  function notice(title, detail) {
     const box = document.createElement("div");
-    box.className = bad ? "notice is-bad" : "notice";
+    box.className = "notice";
     const head = document.createElement("b");
     head.textContent = title;
     const text = document.createElement("p");
@@ -128,7 +147,9 @@
     const text = event.detail.elt.dataset.confirm;
     if (text === undefined) return;
     event.preventDefault();
+    held.add(event.detail.elt);
     if (await confirmed(text.replace("{n}", chosen.size.toLocaleString("en")))) event.detail.issueRequest(true);
+    else held.delete(event.detail.elt);
   });
 
   // Selections survive a refresh.
@@ -149,7 +170,6 @@
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.elt.dataset.sendsChosen !== undefined) event.detail.parameters.set("ids", Array.from(chosen).join(","));
   });
-  document.addEventListener("hf:chosen-none", () => { chosen = new Set(); for (const one of every("input[name=id]")) one.checked = false; countChosen(); });
 
   // A log that is read at its end stays there.
   let atEnd = true;

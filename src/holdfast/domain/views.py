@@ -24,7 +24,8 @@ class Page(Generic[Item]):
 @dataclass(frozen=True, slots=True)
 class Found(Page[Item]):
     """A page of a search that looks at so many rows at most. With `looked_back_to` it is short because of that: what is
-    wanted may still lie beyond, and `after` goes on from there."""
+    wanted may still lie beyond, and `after` goes on from there. Of a spec hash there is no `after`: then what has ended
+    was looked at whole, and what waits only back to there."""
 
     looked_back_to: datetime | None = None
 

@@ -45,6 +45,11 @@ INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "holdfast_jobs",
             "(source, id) WHERE source IS NOT NULL AND state IN ('succeeded', 'failed', 'cancelled')",
         ),
+        (
+            "holdfast_jobs_spec_ended",
+            "holdfast_jobs",
+            "(spec_hash) WHERE spec_hash IS NOT NULL AND state IN ('failed', 'cancelled')",
+        ),
     ),
 }
 

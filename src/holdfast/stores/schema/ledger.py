@@ -33,6 +33,7 @@ from holdfast.stores.types import JobId, Json, Time, new_uuid7, store_now
 CLAIMABLE_SQL = in_states(CLAIMABLE)
 # Two nullable columns stand side by side in the lane index; '' is the lane of the jobs without a source.
 SOURCE_LANE = "coalesce(source, '')"
+UNSUCCESSFUL = (State.FAILED, State.CANCELLED)
 
 jobs = Table(
     "holdfast_jobs",
@@ -141,3 +142,5 @@ _partial_index("finished", in_states(TERMINAL), jobs.c.queue, jobs.c.state, jobs
 # What has ended, by task and by source, for whoever looks for a few among millions: one entry each in a job's life.
 _partial_index("task_ended", in_states(TERMINAL), jobs.c.task, jobs.c.id)
 _partial_index("source_ended", f"source IS NOT NULL AND {in_states(TERMINAL)}", jobs.c.source, jobs.c.id)
+# The same of a spec, for those that `reuse` does not have: most jobs never pay for it.
+_partial_index("spec_ended", f"spec_hash IS NOT NULL AND {in_states(UNSUCCESSFUL)}", jobs.c.spec_hash)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.domain.lifecycle import CLAIMABLE, TERMINAL, State
 from holdfast.stores.schema import in_states
+from holdfast.stores.schema.ledger import UNSUCCESSFUL
 from holdfast.stores.statements.listing import listed_columns
 from holdfast.stores.statements.words import Statement, Words
 
@@ -133,9 +134,11 @@ def _running(_words: Words, _wanted: Wanted) -> tuple[Groups, str]:
     return None, f"SELECT {_TESTED} FROM holdfast_jobs j WHERE j.state = 'running'"
 
 
-def _spec(_words: Words, _wanted: Wanted) -> tuple[Groups, str]:
+def _spec(_words: Words, wanted: Wanted) -> tuple[Groups, str]:
+    """Of what has succeeded, or of what has ended otherwise: each has an index of its own."""
+    state = "j.state = 'succeeded'" if State.SUCCEEDED in wanted.states else in_states(UNSUCCESSFUL, "j.state")
     where = "j.spec_hash IS NOT NULL AND j.spec_hash >= :spec_hash AND j.spec_hash < :spec_end"
-    return None, f"SELECT {_TESTED} FROM holdfast_jobs j WHERE j.state = 'succeeded' AND {where}"
+    return None, f"SELECT {_TESTED} FROM holdfast_jobs j WHERE {state} AND {where}"
 
 
 def _each(words: Words, rows: str) -> str:

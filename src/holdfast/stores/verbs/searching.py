@@ -22,6 +22,7 @@ from holdfast.domain.names import check_id, check_integer, check_name, storable_
 from holdfast.domain.views import Counted, Found, JobFilter, Listed
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
+from holdfast.stores.schema.ledger import UNSUCCESSFUL
 from holdfast.stores.statements import search as sql
 from holdfast.stores.verbs.following import following
 from holdfast.stores.verbs.listing import MOST_INLINE_BYTES, listed, names
@@ -44,6 +45,7 @@ class _Part:
 
     ids: list[str]
     end: str | None = None
+    unseen: str | None = None  # some of what lies behind it was not looked at, and will not be
 
 
 class _Search:
@@ -89,6 +91,11 @@ class _Search:
             yield claimable, ["lanes", "all"]
         if State.RUNNING in self._states:
             yield (State.RUNNING,), ["running", "all"]
+        if "spec_hash" in self._given:
+            for ended in (self._among((State.SUCCEEDED,)), self._among(UNSUCCESSFUL)):
+                if ended:
+                    yield ended, ["spec", "all"]
+            return
         ended = self._among(TERMINAL)
         by_name: list[str] = [name for name in ("task", "source") if name in self._given]
         if by_name and ended:
@@ -101,8 +108,6 @@ class _Search:
         return tuple(state for state in states if state in self._states)
 
     def _ways_to(self, state: State) -> list[str]:
-        if state is State.SUCCEEDED and "spec_hash" in self._given:
-            return ["spec", "all"]
         return ["failed"] if state is State.FAILED and "queues" not in self._given else ["ended", "all"]
 
     def _best(self, transaction: Transaction, ways: Sequence[str], states: tuple[State, ...]) -> _Part:
@@ -152,6 +157,9 @@ class _Search:
         ends = [part.end for part in parts if part.end is not None]
         end = None if not ends else max(ends) if self._newest_first else min(ends)
         ids = sorted({i for part in parts for i in part.ids}, reverse=self._newest_first)
+        if "spec_hash" in self._given and len(ids) <= self._limit:
+            # What has ended is known, however old: it must not wait until all that waits has been looked through.
+            return _Part(ids, None, end)
         known = ids if end is None else [i for i in ids if i == end or self._is_before(i, end)]
         return self._part(known[: self._limit + 1], end)
 
@@ -170,7 +178,8 @@ def search(database: Database, wanted: JobFilter, limit: int, after: str | None,
         items = tuple(sorted(found, key=lambda item: item.job.id, reverse=newest_first))
         if len(part.ids) > limit:
             return Found(items, chosen[-1])
-        return Found(items, part.end, None if part.end is None else _created_at(transaction, part.end))
+        looked_to = part.end or part.unseen
+        return Found(items, part.end, None if looked_to is None else _created_at(transaction, looked_to))
 
 
 def count_jobs(database: Database, wanted: JobFilter, most: int) -> Counted:

@@ -1,4 +1,4 @@
-"""Activity by the minute, what a duty remembers, and ended jobs by task and by source."""
+"""Activity by the minute, what a duty remembers, and ended jobs by task, source and spec."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ def create_indexes() -> None:
         return
     for column, where in (("task", ENDED), ("source", f"source IS NOT NULL AND {ENDED}")):
         op.create_index(f"holdfast_jobs_{column}_ended", "holdfast_jobs", [column, "id"], sqlite_where=sa.text(where))
+    where = "spec_hash IS NOT NULL AND state IN ('failed', 'cancelled')"
+    op.create_index("holdfast_jobs_spec_ended", "holdfast_jobs", ["spec_hash"], sqlite_where=sa.text(where))
 
 
 def create_minutes() -> None:

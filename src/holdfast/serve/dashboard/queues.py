@@ -38,17 +38,27 @@ class Row:
 @router.get("/queues")
 async def queues(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Response:
     fleet = await fleet_for(plane, visitor)
-    shown = sorted(fleet.queues, key=lambda queue: (-queue.ready - queue.running, queue.name))[:MOST_SHOWN]
-    names = [queue.name for queue in shown]
 
     def read(store: Store) -> dict[str, tuple[Step, ...]]:
-        return store.activity(Kind.QUEUE, activity.HOUR, names).series if names else {}
+        return store.activity(Kind.QUEUE, activity.HOUR, visitor.identity.queues).series
 
     series = await plane.reads.call(read)
+    known = {queue.name: queue for queue in fleet.queues}
+    # One that is empty right now is not gone: it has worked in the last hour.
+    known |= {name: _empty(name) for name, steps in series.items() if name not in known and any(map(_worked, steps))}
+    shown = sorted(known.values(), key=lambda queue: (-queue.ready - queue.running, queue.name))[:MOST_SHOWN]
     rows = [_row(queue, series.get(queue.name, ())) for queue in shown]
-    left_out = len(fleet.queues) - len(rows)
+    left_out = len(known) - len(rows)
     most = max((row.queue.ready for row in rows), default=0)
     return await page(request, "queues", visitor, part="queues_now.html", rows=rows, left_out=left_out, most=most)
+
+
+def _empty(name: str) -> QueueView:
+    return QueueView(name, 0, 0, 0, None, None, None)
+
+
+def _worked(step: Step) -> bool:
+    return bool(step.enqueued or step.started or activity.ended(step))
 
 
 def _row(queue: QueueView, steps: tuple[Step, ...]) -> Row:

@@ -212,7 +212,7 @@ def test_a_source_is_resumed(visit: Visit, fleet: Fleet, served: Served) -> None
     page = visit("client", **DESK).go("/sources")
     row = page.get_by_role("region", name="Sources").get_by_role("row").filter(has_text=name)
     row.get_by_role("button", name="Resume").click()
-    expect(row.get_by_text("open", exact=True)).to_be_visible()
+    expect(row.get_by_text("healthy", exact=True)).to_be_visible()
     assert served.store.source(name).paused_until is None
     row.get_by_role("button", name="Pause").click()
     page.get_by_role("button", name="Yes, do it").click()

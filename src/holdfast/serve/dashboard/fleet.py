@@ -84,4 +84,4 @@ def source_standing(source: SourceView, now: datetime) -> tuple[str, str]:
         return {"breaker": "breaker open", "retry_after": "asked to wait"}.get(source.paused_by or "", "paused"), "bad"
     if source.breaker is not Breaker.CLOSED:
         return "probing", "warn"
-    return "open", "good"
+    return "healthy", "good"

@@ -32,7 +32,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-REQUIRED = "HOLDFAST_BROWSER"  # =required: no browser is a failure
+REQUIRED = "BROWSER_TESTS"  # =required: no browser is a failure
 
 
 def find_browser() -> str | None:

@@ -265,7 +265,7 @@ def test_workers_are_counted_by_what_they_are_and_only_those_alive_have_slots() 
 
 
 def test_a_count_that_was_cut_says_so(served: Served, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.stores.verbs.listing.MOST_COUNTED", 2)
+    monkeypatch.setattr("holdfast.serve.gauges.MOST_COUNTED", 2)
     served.store.enqueue_many([NewJob(task="send", queue=queue) for _ in range(3)])
     wait_until(
         lambda: read(scrape(served.url), "jobs_at_least", state="pending") == 1, what="the fleet is looked at again"

@@ -92,6 +92,7 @@
     if (writes || [pressed, ...held].some((element) => target.contains(element))) {
       event.detail.shouldSwap = false;
       last.delete(target);
+      setTimeout(refreshSoon, 300); // it is still to be shown
     }
   });
   // Nor is one exchanged in which somebody is about to do something: htmx sends nothing for an element that is gone, and
@@ -99,7 +100,7 @@
   const held = new Set();
   let pressed = null;
   addEventListener("pointerdown", (event) => { pressed = event.target; }, true);
-  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressed = null; }, 50), true);
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressed = null; }), true);
   document.addEventListener("htmx:beforeRequest", (event) => { if (event.detail.requestConfig.verb === "post") held.add(event.detail.elt); });
   document.addEventListener("htmx:afterRequest", (event) => held.delete(event.detail.elt));
   const chosen = new Set();

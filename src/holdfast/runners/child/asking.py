@@ -17,7 +17,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError, wait
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,12 +42,23 @@ _INTERRUPTED = (
 )
 
 
+def _closed_gate() -> threading.Lock:
+    gate = threading.Lock()
+    gate.acquire()
+    return gate
+
+
 @dataclass(slots=True, eq=False)
 class _Ask:
+    """Who waits the blocking way waits at the gate, and not in the future: there a thread holds a lock for a moment, and
+    a signal handler that interrupts it just then and asks, too, would wait for ever. The thread that reads the answers
+    would want that lock for the first of them."""
+
     attempt_id: str
     number: int
     data: bytes
     answer: Future[Any] = field(default_factory=Future)
+    gate: threading.Lock = field(default_factory=_closed_gate)
 
 
 class Asks:
@@ -63,7 +74,7 @@ class Asks:
         self._open_bytes = 0
         os.register_at_fork(after_in_child=self._renew_turn)
 
-    def begin(self, attempt_id: str, verb: Verb, body: dict[str, Any]) -> Future[Any]:
+    def begin(self, attempt_id: str, verb: Verb, body: dict[str, Any]) -> _Ask:
         if not self._link.is_open:
             raise ConfigurationError(_FORKED)
         if self._turn.is_mine or self._link.is_sending_here:
@@ -77,7 +88,7 @@ class Asks:
         with self._turn:
             self._unsent.append(ask)
             self._send_some()
-        return ask.answer
+        return ask
 
     def answered(self, frame: Frame) -> None:
         with self._turn:
@@ -90,7 +101,7 @@ class Asks:
         if "error" in frame:
             _fail(ask, error_from_json(frame["error"]))
         else:
-            _set(ask.answer.set_result, frame["value"])
+            _set(ask, ask.answer.set_result, frame["value"])
 
     def drop(self, attempt_id: str, why: Exception) -> None:
         """Its waiters are woken by this, and others get its places; what is on its way is done or not, and nobody hears
@@ -133,18 +144,17 @@ class JobAsks:
         self._is_over = False
 
     def ask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
-        answer = self._begin(verb, body)
-        if timeout is not None:
-            wait([answer], timeout)
-            if not answer.done():
-                raise StoreUnavailable(_no_answer(timeout))
-        return answer.result()  # a TimeoutError here is the user's own: of a signal handler, say
+        ask = self._begin(verb, body)
+        # A TimeoutError here is the user's own: of a signal handler, say.
+        if not ask.gate.acquire(timeout=-1 if timeout is None else timeout):
+            raise StoreUnavailable(_no_answer(timeout or 0.0))
+        return ask.answer.result()
 
     async def aask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
-                return await asyncio.wrap_future(self._begin(verb, body))
+                return await asyncio.wrap_future(self._begin(verb, body).answer)
         except TimeoutError:
             if timeout is None or not limit.expired():
                 raise
@@ -171,7 +181,7 @@ class JobAsks:
         if self._is_used:  # most jobs ask for nothing: no lock for them
             self._asks.drop(self._attempt_id, _over())
 
-    def _begin(self, verb: Verb, body: dict[str, Any]) -> Future[Any]:
+    def _begin(self, verb: Verb, body: dict[str, Any]) -> _Ask:
         if self._is_over:
             raise _over()
         self._is_used = True
@@ -187,11 +197,12 @@ def _no_answer(seconds: float) -> str:
 
 
 def _fail(ask: _Ask, error: Exception) -> None:
-    _set(ask.answer.set_exception, error)
+    _set(ask, ask.answer.set_exception, error)
 
 
-def _set(setter: Callable[[Any], None], value: Any) -> None:
+def _set(ask: _Ask, setter: Callable[[Any], None], value: Any) -> None:
     try:
         setter(value)
     except InvalidStateError:  # whoever waited for it has given up, or it was answered meanwhile
         return
+    ask.gate.release()

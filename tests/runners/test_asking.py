@@ -225,7 +225,7 @@ def test_an_attempt_that_ends_leaves_its_places_to_others(wire: Wire, asks: Asks
     assert len(wire.of("1.1")) == WINDOW, "what had not left stays here"
     [asked] = wire.of("2.1")
     answer(asks, asked)
-    assert waiting.result(0) == WRITTEN
+    assert waiting.answer.result(0) == WRITTEN
 
 
 def test_what_nobody_waits_for_is_limited_too_and_its_answers_make_room(wire: Wire, asks: Asks) -> None:
@@ -240,7 +240,7 @@ def test_what_nobody_waits_for_is_limited_too_and_its_answers_make_room(wire: Wi
     assert wire.of("last.1") == []
     answer(asks, wire.sent[0])
     answer(asks, wire.of("last.1")[0])
-    assert waiting.result(0) == WRITTEN
+    assert waiting.answer.result(0) == WRITTEN
 
 
 def test_the_window_has_room_for_so_many_bytes(wire: Wire, asks: Asks) -> None:

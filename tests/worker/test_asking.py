@@ -336,8 +336,8 @@ def test_jobs_that_end_with_open_asks_leave_a_runner_that_is_answered(stage: Sta
     stage.away = False
     _held, asks = runner.job()
     waiting = [asks._begin(Verb.RECORDS, record(f"late {number}")) for number in range(100)]
-    stage.run(lambda: all(answer.done() for answer in waiting), "everything is answered")
-    assert [answer.result()[0]["kept"] for answer in waiting] == ["created"] * 100
+    stage.run(lambda: all(answer.answer.done() for answer in waiting), "everything is answered")
+    assert [answer.answer.result()[0]["kept"] for answer in waiting] == ["created"] * 100
     stage.run(lambda: not stage.asking._open, "nothing is counted as open")
 
 

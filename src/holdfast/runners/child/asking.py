@@ -50,9 +50,9 @@ def _closed_gate() -> threading.Lock:
 
 @dataclass(slots=True, eq=False)
 class _Ask:
-    """Who waits the blocking way waits at the gate, and not in the future: there a thread holds a lock for a moment, and
-    a signal handler that interrupts it just then and asks, too, would wait for ever. The thread that reads the answers
-    would want that lock for the first of them."""
+    """Who waits the blocking way waits at the gate, and not in the future: there a thread holds a lock for a moment,
+    and a signal handler that interrupts it just then and asks, too, would wait for ever, because the thread that reads
+    the answers would want that lock for the first of them."""
 
     attempt_id: str
     number: int

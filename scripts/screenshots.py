@@ -77,7 +77,7 @@ def main() -> int:
         holdfast(folder, environment, "demo", "--database", environment["DATABASE_URL"], "--no-wait")
         token = holdfast(folder, environment, "tokens", "create", "pictures", "--scope", "admin", "--json")
         with running(folder, environment):
-            load(folder, environment, options.minutes * 60)
+            load(environment, options.minutes * 60)
             picture(folder, environment, json.loads(token)["token"])
             for taken in sorted(folder.glob("*.png")):
                 if taken.stem in KEPT:
@@ -114,12 +114,11 @@ def running(folder: Path, environment: dict[str, str]) -> Iterator[None]:
             process.wait(60)
 
 
-def load(folder: Path, environment: dict[str, str], seconds: float) -> None:
+def load(environment: dict[str, str], seconds: float) -> None:
     """Work as it comes: more at some times, less at others."""
     from holdfast.domain.job import NewJob
     from holdfast.wiring.sql import open_store
 
-    _ = folder
     store = open_store(environment["DATABASE_URL"])
     ends = time.monotonic() + seconds
     number = 0
@@ -143,7 +142,7 @@ def picture(folder: Path, environment: dict[str, str], token: str) -> None:
 
     from tests.dashboard.browser import FLAGS, find_browser
 
-    killed = killed_job(folder, environment)
+    killed = killed_job(environment)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
         for theme in ("light", "dark"):
@@ -187,12 +186,11 @@ def take(page: Page, address: str, path: Path) -> None:
     page.screenshot(path=path)
 
 
-def killed_job(folder: Path, environment: dict[str, str]) -> str:
+def killed_job(environment: dict[str, str]) -> str:
     """The one of the demo that lost its worker."""
     from holdfast.domain.feed import AuditFilter
     from holdfast.wiring.sql import open_store
 
-    _ = folder
     store = open_store(environment["DATABASE_URL"])
     try:
         found = store.audit(AuditFilter(events=("lease_lost",))).items

@@ -46,7 +46,7 @@ def test_it_stays_text(visit: Visit, served: Served) -> None:
         visitor.go(path)
         visitor.live()
         with visitor.page.expect_response(lambda answer: "hx-request" in answer.request.headers):
-            visitor.page.evaluate("document.dispatchEvent(new CustomEvent('hf:again'))")
+            served.enqueue("news")
         assert visitor.page.evaluate("window.hacked") is None
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_PLACE = re.compile(r"([0-9]{1,17})\.([0-9a-f-]{36})\.(-?[0-9]{1,10})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,17 @@ class FeedPlace:
     at: datetime
     job_id: str = "00000000-0000-0000-0000-000000000000"
     seq: int = -1
+
+    @property
+    def text(self) -> str:
+        """As it stands in an address, or as the id of an event."""
+        return f"{(self.at - _EPOCH) // _MICROSECOND}.{self.job_id}.{self.seq}"
+
+    @classmethod
+    def of(cls, text: str) -> FeedPlace | None:
+        """None where that is no such text."""
+        found = _PLACE.fullmatch(text)
+        return None if found is None else cls(_EPOCH + int(found[1]) * _MICROSECOND, found[2], int(found[3]))
 
 
 @dataclass(frozen=True, slots=True)

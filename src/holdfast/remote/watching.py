@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from holdfast.domain.feed import FeedPage, FeedPlace, Transition
@@ -15,7 +16,6 @@ from holdfast.domain.views import Listed, StateCount
 from holdfast.remote.line import Line
 
 API = "/api/v1"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Watching:
@@ -32,7 +32,7 @@ class Watching:
 
     def feed(self, after: FeedPlace | None, limit: int = 1000) -> FeedPage:
         """The live stream, ended at once: what it looks back on is what there was. It knows the time to the second."""
-        since = None if after is None else f"{(after.at - _EPOCH) // timedelta(microseconds=1)}.{after.job_id}.0"
+        since = None if after is None else replace(after, seq=0).text
         response = self._line.stream(f"{API}/events/stream", since, seconds=0)
         told = _Told(response.text)
         items = [] if after is None else sorted((i for i in told if i.place > after), key=lambda item: item.place)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from fastapi import Request
 
@@ -30,9 +29,6 @@ CHECK_TOKEN_SECONDS = 2.0
 LOOK_BACK = timedelta(hours=1)
 MOST_LOOKED_BACK = 5_000
 REMEMBER_SECONDS = 30.0  # what was told while looking back; by then the live feed has seen it, too
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_ID = re.compile(r"([0-9]{1,17})\.[0-9a-f-]{36}\.[0-9]{1,10}")
 
 
 class Speaking:
@@ -112,9 +108,8 @@ class Speaking:
 
 
 def event_text(transition: Transition) -> bytes:
-    place = f"{(transition.at - _EPOCH) // _MICROSECOND}.{transition.job_id}.{transition.seq}"
     data = json.dumps({**asdict(transition), "at": utc_text(transition.at)}, separators=(",", ":"))
-    return f"id: {place}\nevent: transition\ndata: {data}\n\n".encode()
+    return f"id: {transition.place.text}\nevent: transition\ndata: {data}\n\n".encode()
 
 
 def gap_text(lost: int) -> bytes:
@@ -122,7 +117,7 @@ def gap_text(lost: int) -> bytes:
 
 
 def place_of(last_event_id: str) -> datetime:
-    found = _ID.fullmatch(last_event_id)
-    if found is None:
+    place = FeedPlace.of(last_event_id)
+    if place is None or place.seq < 0:
         raise InvalidInput("Last-Event-ID", "must be the id of an event of this stream; leave it out to begin now")
-    return _EPOCH + int(found[1]) * _MICROSECOND
+    return place.at

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -23,9 +21,6 @@ from holdfast.serve.plane import PlaneDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ON_A_PAGE = 50
-_PLACE = re.compile(r"([0-9]{1,17})\.([0-9a-f-]{36})\.(-?[0-9]{1,10})")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ async def audit(
         part="audit_now.html",
         wanted=wanted,
         found=found,
-        next=_written(found.next) if found.more and found.next is not None else "",
+        next=found.next.text if found.more and found.next is not None else "",
         before=before,
         address=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         events=tuple(Event),
@@ -89,11 +84,7 @@ async def audit(
 def _place(text: str) -> FeedPlace | None:
     if not text:
         return None
-    found = _PLACE.fullmatch(text)
+    found = FeedPlace.of(text)
     if found is None:
         raise InvalidInput("before", "must be the place of a page that was shown before; leave it out for the newest")
-    return FeedPlace(_EPOCH + int(found[1]) * _MICROSECOND, found[2], int(found[3]))
-
-
-def _written(place: FeedPlace) -> str:
-    return f"{(place.at - _EPOCH) // _MICROSECOND}.{place.job_id}.{place.seq}"
+    return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.domain.durations import spoken
-from holdfast.domain.timeline import LETTERS, REFUSED, Lane, Mark, Segment, Timeline, Wait, word
+from holdfast.domain.timeline import LETTERS, Lane, Mark, Segment, Timeline, Wait, word
 from holdfast.serve.dashboard.words import clock, duration, shortened
 
 TOP = 34  # the job's own row, above the lanes
@@ -122,6 +122,3 @@ def _sign(mark: Mark, y: int) -> Sign:
 
 def _tick(place: float, at: datetime) -> Label:
     return Label(_percent(place), clock(at), "start" if place < 0.05 else "end" if place > 0.95 else "middle")
-
-
-__all__ = ["REFUSED", "Drawing", "draw"]

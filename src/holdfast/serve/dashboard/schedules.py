@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -14,8 +15,8 @@ from holdfast.serve.auth import Identity
 from holdfast.serve.dashboard.acting import done
 from holdfast.serve.dashboard.rendering import page
 from holdfast.serve.dashboard.routes import PageRoute
-from holdfast.serve.dashboard.session import VisitorDep, WriterDep, one_of
-from holdfast.serve.plane import PlaneDep
+from holdfast.serve.dashboard.session import Visitor, VisitorDep, WriterDep, one_of
+from holdfast.serve.plane import Plane, PlaneDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 MOST_SHOWN = 200
@@ -49,26 +50,25 @@ async def schedules(request: Request, plane: PlaneDep, visitor: VisitorDep) -> R
 
 @router.post("/schedules/pause")
 async def pause(request: Request, plane: PlaneDep, visitor: WriterDep) -> Response:
-    name = await one_of(request, "name")
-
-    def act(store: Store) -> None:
-        check_schedule(store, visitor.identity, name)
-        store.pause_schedule(name)
-
-    await plane.writes.call(act)
-    return done(f"Schedule {name} is paused")
+    return await _set(request, plane, visitor, "is paused", lambda store, name: store.pause_schedule(name))
 
 
 @router.post("/schedules/resume")
 async def resume(request: Request, plane: PlaneDep, visitor: WriterDep) -> Response:
+    return await _set(request, plane, visitor, "goes on", lambda store, name: store.resume_schedule(name))
+
+
+async def _set(
+    request: Request, plane: Plane, visitor: Visitor, said: str, change: Callable[[Store, str], Schedule]
+) -> Response:
     name = await one_of(request, "name")
 
     def act(store: Store) -> None:
         check_schedule(store, visitor.identity, name)
-        store.resume_schedule(name)
+        change(store, name)
 
     await plane.writes.call(act)
-    return done(f"Schedule {name} goes on")
+    return done(f"Schedule {name} {said}")
 
 
 @router.post("/schedules/run")

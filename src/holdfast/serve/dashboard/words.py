@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from holdfast.domain.durations import spoken
 
@@ -113,10 +113,6 @@ def path_part(name: str) -> str:
     return quote(name, safe="")
 
 
-def joined(names: Any) -> Markup:
-    return Markup(", ").join(escape(name) for name in names)
-
-
 FILTERS = {
     "number": number,
     "share": share,
@@ -130,5 +126,4 @@ FILTERS = {
     "shortened": shortened,
     "pretty_json": pretty_json,
     "path_part": path_part,
-    "joined": joined,
 }

@@ -112,7 +112,6 @@
   });
 
   // What an action says of itself.
-  document.addEventListener("hf:again", () => { lookedAt = 0; refreshSoon(); });
   document.addEventListener("htmx:afterRequest", (event) => {
     const said = event.detail.xhr?.getResponseHeader("Holdfast-Said");
     if (!said) return;

@@ -1,8 +1,8 @@
 """The roll-up of the audit log by the minute: read its newest part in groups, write the rows, read them for charts.
 
-How long a job waited is known from its row while that is still in the run that the claim began, and from the event
-before the claim otherwise: it says when the job came back, and after what delay it was due. Of the first claim of a
-job that has come back since, nobody knows when it was due.
+How long a job waited is known from its row while that says when the claim was due: until the job is put off. It is
+known from the event before the claim otherwise: that says when the job came back, and after what delay it was due. Of
+the first claim of a job that has come back since, nobody knows when it was due.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _waited(words: Words) -> str:
     lesser = "least" if words.postgres else "min"
     due, back = _between(words, "j.run_after", "e.at"), _between(words, "p.at", "e.at")
     return f"""
-        CASE WHEN j.attempt = e.attempt AND NOT {in_states(CLAIMABLE, "j.state")}
+        CASE WHEN j.attempt = e.attempt AND j.run_after <= e.at AND NOT {in_states(CLAIMABLE, "j.state")}
              THEN CASE WHEN e.attempt <= 1 THEN {due}
                        ELSE {lesser}({due}, coalesce((SELECT {back} FROM {_PREVIOUS}), {due})) END
              ELSE (SELECT CASE WHEN p.event IN ({_quoted(_DELAYED)}) THEN {back} - {_delay(words)}

@@ -1,6 +1,7 @@
 """Every page of the dashboard, and `/metrics`, over a million jobs and three million rows of audit log on Postgres.
 
-Jobs of a day: most have succeeded, some failed, many wait, a few run; twenty tasks and one that is rare. Each address
+Jobs of a day, claimed in order a tenth of a day later: most have succeeded, some failed, the newest wait, a few run;
+twenty tasks and one that is rare, of the first hours alone. Each address
 is asked for once, and then again and again, by a client on the same machine; the time is what it takes until the answer
 is there. At the end, how long it takes until an open page hears of a change.
 """
@@ -32,6 +33,7 @@ NEWS = 10
 RUNNING = 200
 
 _AT = "(now() - interval '1 day' + n * (interval '1 day' / {count}))"
+_WAIT = "interval '1 day' / 10"  # a tenth of all jobs
 _ID = (
     "CAST(lpad(to_hex(CAST(extract(epoch FROM {at}) * 1000 AS bigint)), 12, '0') || '7'"
     " || lpad(to_hex(n % 4096), 3, '0') || '8' || lpad(to_hex(n), 15, '0') AS uuid)"
@@ -44,32 +46,37 @@ _STATE = (
 _NUMBERS = """
     WITH numbers AS (
       SELECT n, {at} AS at, {id} AS id, {state} AS state,
-        CASE WHEN n % 300000 = 1 THEN 'rare task' ELSE 'task ' || n % 20 END AS task, 'queue ' || n % 8 AS queue,
+        CASE WHEN n % 100000 = 1 AND n < {count} / 3 THEN 'rare task' ELSE 'task ' || n % 20 END AS task,
+        'queue ' || n % 8 AS queue,
         CASE WHEN n % 3 = 0 THEN 'source ' || n % 5 END AS source
-      FROM generate_series(1, {count}) n)
+      FROM generate_series(1, {count}) n),
+    lives AS (
+      SELECT *, CASE WHEN state <> 'pending' THEN at + {wait} END AS begun_at,
+        CASE WHEN state NOT IN ('pending', 'running') THEN at + {wait} + interval '20 ms' END AS ended_at
+      FROM numbers)
 """
 _JOBS = """
     INSERT INTO holdfast_jobs (id, task, queue, state, source, spec_hash, payload, attempt, seq, transition, created_at,
       run_after, updated_at, started_at, claimed_at, finished_at, last_error, lease_owner, lease_token,
       lease_expires_at)
     SELECT id, task, queue, state, source, md5(n::text) || md5(n::text), '{{"n": 1}}', started, 1 + started + ended,
-      CASE WHEN state = 'running' THEN 'claimed' WHEN state = 'pending' THEN 'enqueued' ELSE state END, at, at, at,
-      CASE WHEN started = 1 THEN at END, CASE WHEN started = 1 THEN at END, CASE WHEN ended = 1 THEN at END,
+      CASE WHEN state = 'running' THEN 'claimed' WHEN state = 'pending' THEN 'enqueued' ELSE state END, at, at,
+      coalesce(ended_at, begun_at, at), begun_at, begun_at, ended_at,
       CASE WHEN state = 'failed' THEN
         json_build_object('code', 'Error' || n % 7, 'message', 'row ' || n || ' is wrong', 'stack', repeat('x', 400))
       END,
       CASE WHEN state = 'running' THEN 'worker ' || n % 9 END, CASE WHEN state = 'running' THEN 'digest' || n END,
       CASE WHEN state = 'running' THEN now() + interval '1 hour' END
-    FROM (SELECT *, CASE WHEN state = 'pending' THEN 0 ELSE 1 END AS started,
-      CASE WHEN state IN ('pending', 'running') THEN 0 ELSE 1 END AS ended FROM numbers) known
+    FROM (SELECT *, CASE WHEN begun_at IS NULL THEN 0 ELSE 1 END AS started,
+      CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END AS ended FROM lives) known
 """
 _EVENTS = """
     INSERT INTO holdfast_events (job_id, seq, at, event, from_state, to_state, attempt, worker, lease)
-    SELECT id, 1, at, 'enqueued', NULL, 'pending', 0, NULL, NULL FROM numbers
-    UNION ALL SELECT id, 2, at, 'claimed', 'pending', 'running', 1, 'worker ' || n % 9, 'lease' || n
-      FROM numbers WHERE state <> 'pending'
-    UNION ALL SELECT id, 3, at, state, 'running', state, 1, 'worker ' || n % 9, 'lease' || n
-      FROM numbers WHERE state NOT IN ('pending', 'running')
+    SELECT id, 1, at, 'enqueued', NULL, 'pending', 0, NULL, NULL FROM lives
+    UNION ALL SELECT id, 2, begun_at, 'claimed', 'pending', 'running', 1, 'worker ' || n % 9, 'lease' || n
+      FROM lives WHERE begun_at IS NOT NULL
+    UNION ALL SELECT id, 3, ended_at, state, 'running', state, 1, 'worker ' || n % 9, 'lease' || n
+      FROM lives WHERE ended_at IS NOT NULL
     ORDER BY 3
 """
 _HISTOGRAM = "'[0,0,0,0,1,5,20,40,20,5,2,1]'"
@@ -105,7 +112,7 @@ def run(handed: Databases, *, scale: float = 1.0) -> str:
 def _load(store: SqlStore, count: int) -> None:
     at = _AT.format(count=count)
     state = _STATE.format(count=count, running=RUNNING, waiting=count // 10)
-    numbers = _NUMBERS.format(at=at, id=_ID.format(at=at), state=state, count=count)
+    numbers = _NUMBERS.format(at=at, id=_ID.format(at=at), state=state, wait=_WAIT, count=count)
     for number in range(5):
         store.set_source(f"source {number}", rate_limit_per_minute=600.0, max_concurrent=50)
     with store.database.engine.connect() as connection:
@@ -136,7 +143,7 @@ def _addresses(store: SqlStore) -> Iterator[tuple[str, str]]:
     yield "Jobs of a task", "/jobs?task=task+3"
     yield "Jobs of a rare task", "/jobs?task=rare+task"
     yield "Jobs of no task", "/jobs?task=nobody"
-    yield "Jobs of a queue, failed", "/jobs?queue=queue+3&state=failed"
+    yield "Jobs of a queue, failed", "/jobs?queue=queue+2&state=failed"
     yield "Jobs of a source", "/jobs?source=source+3"
     yield "Jobs of no source", "/jobs?source=nobody"
     yield "Jobs by spec hash", f"/jobs?spec={hashed}"
@@ -151,7 +158,11 @@ def _addresses(store: SqlStore) -> Iterator[tuple[str, str]]:
     yield "Audit", "/audit"
     yield "Audit, failed", "/audit?event=failed"
     yield "Audit, of nothing", "/audit?event=lease_lost"
-    yield "Audit, of a task", "/audit?task=rare+task"
+    yield "Audit, of a task", "/audit?task=task+3"
+    yield "Audit, of a rare task", "/audit?task=rare+task"
+    yield "Audit, of a queue, failed", "/audit?queue=queue+2&event=failed"
+    yield "Audit, of a worker", "/audit?worker=worker+3"
+    yield "Audit, of no worker", "/audit?worker=nobody"
 
 
 def _measure(client: httpx.Client, address: str) -> list[object]:

@@ -14,7 +14,7 @@ from holdfast.domain.outcome import Failed, JobError
 from holdfast.domain.views import Counted, Found, JobFilter
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import searching
-from tests.contract.steps import claim_this, enqueue, job_in, settle_well
+from tests.contract.steps import claim_this, enqueue, enqueue_many, job_in, settle_well
 
 HOSTILE = ("'; DROP TABLE holdfast_jobs; --", "<script>alert(1)</script>", '%s :task {x} \\ "ü"')
 
@@ -59,7 +59,13 @@ def jobs(store: SqlStore) -> list[Job]:
 
 
 def filters(jobs: list[Job]) -> Iterator[JobFilter]:
-    for states in ((), (State.FAILED,), (State.CANCELLED, State.RUNNING), (State.PENDING, State.SUCCEEDED)):
+    for states in (
+        (),
+        (State.FAILED,),
+        (State.CANCELLED, State.RUNNING),
+        (State.PENDING, State.SUCCEEDED),
+        (State.RETRYABLE,),
+    ):
         yield JobFilter(states)
         for name in (*HOSTILE, "task1", "a", "shop", "nobody"):
             yield JobFilter(states, task=name)
@@ -119,6 +125,32 @@ def test_a_spec_that_has_ended_is_found_however_much_waits(
     assert isinstance(page, Found)
     assert set(ended) <= {item.job.id for item in page.items}
     assert (page.after, page.looked_back_to is not None) == (None, True)
+
+
+@pytest.mark.parametrize("wanted", [JobFilter((State.SUCCEEDED,)), JobFilter((State.SUCCEEDED,), queues=("b", "x"))])
+def test_what_has_ended_is_found_beneath_a_backlog(
+    store: SqlStore, wanted: JobFilter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, few in (("FIRST_LOOK", 2), ("LOOKS_EACH", 0), ("MOST_LOOKED", 20), ("MOST_TAKEN", 5)):
+        monkeypatch.setattr(searching, name, few)
+    ended = [
+        job_in(store, State.SUCCEEDED, task=task, queue="b") for task in ("one", "two", "one", "two", "one", "one")
+    ]
+    enqueue_many(store, 25, task="waits", queue="b")
+    page = store.search(wanted, 4)
+    assert isinstance(page, Found)
+    assert ([item.job.id for item in page.items], page.looked_back_to) == (ended[:1:-1], None)
+    assert found(store, wanted, limit=4) == ended[::-1]
+
+
+def test_what_will_be_tried_again_is_found_beneath_a_backlog(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("FIRST_LOOK", 2), ("LOOKS_EACH", 0), ("MOST_LOOKED", 20), ("MOST_TAKEN", 5)):
+        monkeypatch.setattr(searching, name, few)
+    again = [job_in(store, State.RETRYABLE) for _ in range(3)]
+    enqueue_many(store, 25)
+    page = store.search(JobFilter((State.RETRYABLE,)), 4)
+    assert isinstance(page, Found)
+    assert ([item.job.id for item in page.items], page.looked_back_to) == (again[::-1], None)
 
 
 def test_a_full_page_is_not_said_to_be_short(store: SqlStore, jobs: list[Job]) -> None:

@@ -50,6 +50,13 @@ INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
             "holdfast_jobs",
             "(spec_hash) WHERE spec_hash IS NOT NULL AND state IN ('failed', 'cancelled')",
         ),
+        ("holdfast_jobs_retryable", "holdfast_jobs", "(id) WHERE state = 'retryable'"),
+        (
+            "holdfast_events_seldom",
+            "holdfast_events",
+            "(event, at, job_id, seq) WHERE event IN ('retry_scheduled', 'crashed', 'lease_lost', 'failed',"
+            " 'released', 'cancel_requested', 'cancelled', 'requeued')",
+        ),
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, Integer, PrimaryKeyConstraint, Table, Text, literal_column, text
 
+from holdfast.domain.lifecycle import Event
 from holdfast.stores.schema.base import metadata
 from holdfast.stores.types import JobId, Json, Time, store_now
 
@@ -56,6 +57,25 @@ Index(
     postgresql_with={"pages_per_range": 16, "autosummarize": "on"},
 ).ddl_if("postgresql")
 Index("holdfast_events_at", events.c.at).ddl_if("sqlite")
+
+# What seldom happens and is looked for all the more. Most jobs never pay for it.
+SELDOM = (
+    Event.RETRY_SCHEDULED,
+    Event.CRASHED,
+    Event.LEASE_LOST,
+    Event.FAILED,
+    Event.RELEASED,
+    Event.CANCEL_REQUESTED,
+    Event.CANCELLED,
+    Event.REQUEUED,
+)
+SELDOM_SQL = f"event IN ({', '.join(repr(str(event)) for event in SELDOM)})"
+Index(
+    "holdfast_events_seldom",
+    *(events.c.event, events.c.at, events.c.job_id, events.c.seq),
+    postgresql_where=text(SELDOM_SQL),
+    sqlite_where=text(SELDOM_SQL),
+)
 
 # Retention's door: a job id inserted here takes that job's whole history, and itself, away. Nothing else can delete
 # from the audit log, so no history can ever lose only a part.

@@ -136,6 +136,7 @@ Index(
 _partial_index("unique", f"unique_key IS NOT NULL AND {in_states(ACTIVE)}", jobs.c.task, jobs.c.unique_key, unique=True)
 _partial_index("reuse", "state = 'succeeded' AND spec_hash IS NOT NULL", jobs.c.spec_hash, jobs.c.finished_at)
 _partial_index("dead", "state = 'failed'", jobs.c.id)
+_partial_index("retryable", "state = 'retryable'", jobs.c.id)
 _partial_index("replays", "replay_of IS NOT NULL", jobs.c.replay_of)
 # Retention walks it group by group, oldest first; what a task usually takes is read from its young end.
 _partial_index("finished", in_states(TERMINAL), jobs.c.queue, jobs.c.state, jobs.c.finished_at)

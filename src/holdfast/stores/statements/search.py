@@ -24,6 +24,7 @@ _TESTED = "j.id, j.state, j.queue, j.task, j.source, j.spec_hash, j.lease_owner,
 # What lies in an index that is in order of id, and by what it is in order before that.
 WALKS = {
     "all": ("true", None),
+    "retryable": ("j.state = 'retryable'", None),
     "failed": ("j.state = 'failed'", None),
     "task": (_OVER, "task"),
     "source": (f"j.source IS NOT NULL AND {_OVER}", "source"),
@@ -52,10 +53,17 @@ class Wanted(NamedTuple):
         rows, name = WALKS[along]
         if name is None:
             return f"{rows} AND {self.behind(words)} {self.order}"
+        return f"{rows} AND {self._of(words, name, f':{name}')}"
+
+    def of_each_task(self, words: Words) -> str:
+        """The same of every task `t`."""
+        return f"{_OVER} AND {self._of(words, 'task', 't.task')}"
+
+    def _of(self, words: Words, column: str, name: str) -> str:
         ahead, back, way = ("<", ">=", "DESC") if self.newest_first else (">", "<=", "ASC")
-        begin = f"(j.{name}, j.id) {ahead} (:{name}, {_id(words, 'after')})"
-        begin = begin if self.goes_on else f"j.{name} {ahead}= :{name}"
-        return f"{rows} AND {begin} AND j.{name} {back} :{name} ORDER BY j.{name} {way}, j.id {way}"
+        begin = f"(j.{column}, j.id) {ahead} ({name}, {_id(words, 'after')})"
+        begin = begin if self.goes_on else f"j.{column} {ahead}= {name}"
+        return f"{begin} AND j.{column} {back} {name} ORDER BY j.{column} {way}, j.id {way}"
 
     def behind(self, words: Words) -> str:
         """Where the page before ended."""
@@ -105,6 +113,46 @@ def walk(along: str, wanted: Wanted) -> Statement:
             WHERE j.wanted OR j.number = :look LIMIT :limit"""
 
     return Statement(f"search.walk.{along}.{wanted.name}", build, replan=True)
+
+
+@cache
+def walk_each_task(wanted: Wanted) -> Statement:
+    """A walk through each of these tasks. SQLite has no join of so many rows each: it reads them all, and numbers them
+    afterwards."""
+
+    def build(words: Words) -> str:
+        walked = f"SELECT {_TESTED} FROM holdfast_jobs j WHERE {wanted.of_each_task(words)} LIMIT :look"
+        if words.postgres:
+            return f"""
+                SELECT {words.as_text("j.id")}, j.number, j.wanted
+                FROM json_array_elements_text(CAST(:tasks AS json)) t (task) CROSS JOIN LATERAL (
+                  SELECT j.id, j.number, j.wanted FROM (
+                    SELECT j.id, row_number() OVER () AS number, {wanted.conditions(words)} AS wanted
+                    FROM ({walked}) j) j
+                  WHERE j.wanted OR j.number = :look LIMIT :limit) j"""
+        by_task = f"(PARTITION BY j.task {wanted.order})"
+        return f"""
+            SELECT j.id, j.number, j.wanted FROM (
+              SELECT j.id, j.wanted, row_number() OVER {by_task} AS number, sum(j.wanted) OVER {by_task} AS so_far
+              FROM (
+                SELECT j.id, j.task, {wanted.conditions(words)} AS wanted
+                FROM (SELECT value AS task FROM json_each(:tasks)) t
+                JOIN holdfast_jobs j ON j.id IN (SELECT j.id FROM ({walked}) j)) j) j
+            WHERE (j.wanted AND j.so_far <= :limit) OR j.number = :look"""
+
+    return Statement(f"search.walk.each_task.{wanted.name}", build, replan=True)
+
+
+def _ended_tasks(_words: Words) -> str:
+    """From one task to the next, by the index of what has ended."""
+    first = f"SELECT j.task FROM holdfast_jobs j WHERE {_OVER}"
+    return f"""
+        WITH RECURSIVE tasks (task, number) AS (
+          SELECT ({first} ORDER BY j.task LIMIT 1), 1
+          UNION ALL
+          SELECT ({first} AND j.task > t.task ORDER BY j.task LIMIT 1), t.number + 1 FROM tasks t
+          WHERE t.task IS NOT NULL AND t.number < :groups)
+        SELECT task FROM tasks WHERE task IS NOT NULL"""
 
 
 Groups = tuple[str, str] | None  # the name of a recursive table, and how it is made
@@ -207,5 +255,6 @@ def _created_at(words: Words) -> str:
     return f"SELECT j.created_at FROM holdfast_jobs j WHERE j.id = {_id(words, 'id')}"
 
 
+ENDED_TASKS = Statement("search.ended_tasks", _ended_tasks, replan=True)
 THESE = Statement("search.these", _these)
 CREATED_AT = Statement("search.created_at", _created_at)

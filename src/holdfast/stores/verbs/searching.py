@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.domain.errors import InvalidInput
-from holdfast.domain.lifecycle import CLAIMABLE, TERMINAL, State
+from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.names import check_id, check_integer, check_name, storable_text
 from holdfast.domain.views import Counted, Found, JobFilter, Listed
 from holdfast.stores import rows
@@ -87,8 +87,10 @@ class _Search:
 
     def _families(self) -> Iterator[tuple[tuple[State, ...], list[str]]]:
         """States that are looked for together, and the ways to find them, the best first."""
-        if claimable := self._among(CLAIMABLE):
-            yield claimable, ["lanes", "all"]
+        if State.PENDING in self._states:
+            yield (State.PENDING,), ["lanes", "all"]
+        if State.RETRYABLE in self._states:
+            yield (State.RETRYABLE,), ["retryable", "lanes"]
         if State.RUNNING in self._states:
             yield (State.RUNNING,), ["running", "all"]
         if "spec_hash" in self._given:
@@ -108,7 +110,9 @@ class _Search:
         return tuple(state for state in states if state in self._states)
 
     def _ways_to(self, state: State) -> list[str]:
-        return ["failed"] if state is State.FAILED and "queues" not in self._given else ["ended", "all"]
+        if state is not State.FAILED:
+            return ["ended", "each task", "all"]
+        return ["ended", "failed"] if "queues" in self._given else ["failed"]
 
     def _best(self, transaction: Transaction, ways: Sequence[str], states: tuple[State, ...]) -> _Part:
         """The first that is sure to have found all, or enough; else the one that has looked furthest."""
@@ -127,6 +131,8 @@ class _Search:
     def _try(self, transaction: Transaction, way: str, states: tuple[State, ...]) -> _Part | None:
         if way in sql.WALKS:
             return self._walk(transaction, way, states, self._look())
+        if way == "each task":
+            return self._walk_each_task(transaction, states)
         most = max(MOST_TAKEN, self._limit + 1)
         given = {**self._given, **self._place, "limit": self._limit + 1, "most": most, "groups": MOST_GROUPS}
         found = transaction.rows(sql.whole(way, self._wanted(states)), given)
@@ -141,6 +147,18 @@ class _Search:
         found = transaction.rows(sql.walk(along, self._wanted(states)), given)
         end = found[-1][0] if found and found[-1][1] == look else None
         return self._part([job_id for job_id, _number, wanted in found if wanted], end)
+
+    def _walk_each_task(self, transaction: Transaction, states: tuple[State, ...]) -> _Part | None:
+        """What has ended is in order task by task: however much waits, none of that is looked at. Sure is what comes
+        before the first place where one of the walks ended."""
+        tasks = [row[0] for row in transaction.rows(sql.ENDED_TASKS, {"groups": MOST_GROUPS})]
+        if len(tasks) >= MOST_GROUPS:
+            return None
+        look = max(self._look() // max(1, len(tasks)), 1)
+        given = {**self._given, **self._place, "tasks": json.dumps(tasks), "look": look, "limit": self._limit + 1}
+        found = transaction.rows(sql.walk_each_task(self._wanted(states)), given)
+        ends = [_Part([], job_id) for job_id, number, _wanted in found if number == look]
+        return self._merged([_Part([job_id for job_id, _number, wanted in found if wanted]), *ends])
 
     def _look(self) -> int:
         return MOST_READ if "error_code" in self._given else max(MOST_LOOKED, 2 * self._limit)

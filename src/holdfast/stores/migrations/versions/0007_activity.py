@@ -1,4 +1,4 @@
-"""Activity by the minute, what a duty remembers, and ended jobs by task, source and spec."""
+"""Activity by the minute, what a duty remembers, and indexes for whoever looks for a few rows among millions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ COUNTS = (
     *("cache_hits", "cache_misses"),
 )
 ENDED = "state IN ('succeeded', 'failed', 'cancelled')"
+SELDOM = (
+    "event IN ('retry_scheduled', 'crashed', 'lease_lost', 'failed',"
+    " 'released', 'cancel_requested', 'cancelled', 'requeued')"
+)
 
 
 def upgrade() -> None:
@@ -40,6 +44,9 @@ def create_indexes() -> None:
         op.create_index(f"holdfast_jobs_{column}_ended", "holdfast_jobs", [column, "id"], sqlite_where=sa.text(where))
     where = "spec_hash IS NOT NULL AND state IN ('failed', 'cancelled')"
     op.create_index("holdfast_jobs_spec_ended", "holdfast_jobs", ["spec_hash"], sqlite_where=sa.text(where))
+    op.create_index("holdfast_jobs_retryable", "holdfast_jobs", ["id"], sqlite_where=sa.text("state = 'retryable'"))
+    columns = ["event", "at", "job_id", "seq"]
+    op.create_index("holdfast_events_seldom", "holdfast_events", columns, sqlite_where=sa.text(SELDOM))
 
 
 def create_minutes() -> None:

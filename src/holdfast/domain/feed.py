@@ -74,10 +74,18 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """A page of the log, the newest first. What is wanted and was not found lies before `looked_back_to`; with `more`
-    the log goes on there. The next page is that before `next`."""
+    """A page of the log, the newest first. What is wanted and was not found lies before `looked_back_to`, and the next
+    page is that before `next`; without them there is no more.
+
+    With `pruned_since` what lies further back was looked for in the histories of jobs that are still there: the last
+    rows of those that were pruned earlier are missing.
+    """
 
     items: tuple[Transition, ...]
-    looked_back_to: datetime
-    more: bool
+    looked_back_to: datetime | None = None
     next: FeedPlace | None = None
+    pruned_since: datetime | None = None
+
+    @property
+    def more(self) -> bool:
+        return self.next is not None

@@ -73,7 +73,7 @@ async def audit(
         part="audit_now.html",
         wanted=wanted,
         found=found,
-        next=found.next.text if found.more and found.next is not None else "",
+        next=found.next.text if found.next is not None else "",
         before=before,
         address=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         events=tuple(Event),

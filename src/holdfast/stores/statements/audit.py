@@ -1,4 +1,4 @@
-"""The audit log backwards, a window of time after the other.
+"""The audit log backwards: a window of time after the other, along the index of what seldom happens, or of some jobs.
 
 On Postgres the index of times only knows in which blocks a span of time lies: to ask it for the newest rows would read
 them all. So a window is measured first, up to a limit, and read when it holds few enough rows to be sorted.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from holdfast.domain.lifecycle import Event
+from holdfast.stores.schema.audit import SELDOM_SQL
 from holdfast.stores.statements.feed import COLUMNS, known_columns
 from holdfast.stores.statements.words import Statement, Words
 
@@ -37,30 +39,84 @@ def _window(words: Words) -> str:
     return f"e.at >= {_moment(words, 'since')} AND {_before(words)}"
 
 
+_JOINED = "LEFT JOIN holdfast_jobs j ON j.id = e.job_id"
+Filters = tuple[str, ...]
+
+
+def _own(words: Words) -> str:
+    return ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in COLUMNS[:-2])
+
+
+def _conditions(words: Words, filters: Filters) -> str:
+    task, queue = known_columns(words)
+    known = {
+        "events": f"e.event IN {_among(words, 'events')}",
+        "queues": f"{queue} IN {_among(words, 'queues')}",
+        "task": f"{task} = :task",
+        "worker": "e.worker = :worker",
+        "job_id": f"e.job_id = {_id(words, 'job_id')}",
+    }
+    return " AND ".join(["true", *(known[name] for name in filters)])
+
+
 @cache
-def page(filters: tuple[str, ...]) -> Statement:
+def page(filters: Filters) -> Statement:
     """The newest of a window, or of one job. The page is cut before jobs are looked up, unless they decide."""
 
     def build(words: Words) -> str:
-        task, queue = known_columns(words)
-        known = {
-            "events": f"e.event IN {_among(words, 'events')}",
-            "queues": f"{queue} IN {_among(words, 'queues')}",
-            "task": f"{task} = :task",
-            "worker": "e.worker = :worker",
-            "job_id": f"e.job_id = {_id(words, 'job_id')}",
-        }
         span = _before(words) if "job_id" in filters else _window(words)
-        where = " AND ".join([span, *(known[name] for name in filters)])
-        joined = "LEFT JOIN holdfast_jobs j ON j.id = e.job_id"
-        decides = joined if {"queues", "task"}.intersection(filters) else ""
-        own = ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in COLUMNS[:-2])
+        decides = _JOINED if {"queues", "task"}.intersection(filters) else ""
         return f"""
-            SELECT {own}, {task}, {queue} FROM (
-              SELECT e.* FROM holdfast_events e {decides} WHERE {where} {_ORDER} LIMIT :limit) e
-            {joined} {_ORDER}"""
+            SELECT {_own(words)}, {", ".join(known_columns(words))} FROM (
+              SELECT e.* FROM holdfast_events e {decides} WHERE {span} AND {_conditions(words, filters)}
+              {_ORDER} LIMIT :limit) e
+            {_JOINED} {_ORDER}"""
 
     return Statement(f"audit.page.{'.'.join(filters)}", build, replan=True)
+
+
+@cache
+def walk(event: Event, filters: Filters) -> Statement:
+    """So many rows of one event that seldom happens, each with its number and whether it is wanted: the last that was
+    looked at may not be. Under the settings of `following`."""
+
+    def build(words: Words) -> str:
+        task, queue = known_columns(words)
+        return f"""
+            SELECT {_own(words)}, e.task, e.queue, e.number, e.wanted FROM (
+              SELECT e.*, {task} AS task, {queue} AS queue, {_conditions(words, filters)} AS wanted
+              FROM (
+                SELECT e.*, row_number() OVER () AS number FROM (
+                  SELECT e.* FROM holdfast_events e WHERE e.{SELDOM_SQL} AND e.event = '{event}' AND {_before(words)}
+                  {_ORDER} LIMIT :look) e) e
+              {_JOINED}) e
+            WHERE e.wanted OR e.number = :look LIMIT :limit"""
+
+    return Statement(f"audit.walk.{event}.{'.'.join(filters)}", build, replan=True)
+
+
+@cache
+def of_jobs(filters: Filters) -> Statement:
+    """The newest of these jobs, and no more of any of them than of all."""
+
+    def build(words: Words) -> str:
+        newest = f"""
+            holdfast_events e WHERE e.job_id = i.id AND {_before(words)} AND {_conditions(words, filters)}
+            ORDER BY e.seq DESC LIMIT :limit"""
+        if words.postgres:
+            ids = "(SELECT CAST(value AS uuid) AS id FROM json_array_elements_text(CAST(:ids AS json))) i"
+            found = f"SELECT e.* FROM {ids} CROSS JOIN LATERAL (SELECT e.* FROM {newest}) e"
+        else:
+            ids = "(SELECT value AS id FROM json_each(:ids)) i"
+            found = f"""
+                SELECT e.* FROM {ids}
+                JOIN holdfast_events e ON e.job_id = i.id AND e.seq IN (SELECT e.seq FROM {newest})"""
+        return f"""
+            SELECT {_own(words)}, {", ".join(known_columns(words))}
+            FROM (SELECT e.* FROM ({found}) e {_ORDER} LIMIT :limit) e
+            {_JOINED} {_ORDER}"""
+
+    return Statement(f"audit.of_jobs.{'.'.join(filters)}", build, replan=True)
 
 
 def _measure(words: Words) -> str:

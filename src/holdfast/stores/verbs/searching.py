@@ -206,6 +206,14 @@ def count_jobs(database: Database, wanted: JobFilter, most: int) -> Counted:
         return _Search(wanted, most, counting=True).count(transaction)
 
 
+def ids_of_few(database: Database, wanted: JobFilter, most: int) -> list[str] | None:
+    """All of them, if they are so few; None as well where that is not certain."""
+    with following(database) as transaction:
+        part = _Search(wanted, most).ids(transaction)
+    is_all = part.end is None and part.unseen is None
+    return part.ids if is_all else None
+
+
 def _created_at(transaction: Transaction, job_id: str) -> datetime | None:
     found = transaction.rows(sql.CREATED_AT, {"id": job_id})
     return rows.moment(found[0][0]) if found else None

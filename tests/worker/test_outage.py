@@ -112,7 +112,10 @@ def test_outage_longer_than_a_lease_charges_nothing_reaps_nobody_and_a_newcomer_
     newcomer.wait_for_log(", all queues, ")
     assert_nobody_paid_for_it(site, [*workers, newcomer])
     for job in longs:
-        assert event_names(site, job) == ["enqueued", "claimed", "released", "claimed", "succeeded"]
+        enqueued, *between, claimed, succeeded = event_names(site, job)
+        assert (enqueued, claimed, succeeded) == ("enqueued", "claimed", "succeeded")
+        # A machine that starves its workers lets a lease of two seconds run out once more; that charges nothing, too.
+        assert between == ["claimed", "released"] * max(1, len(between) // 2)
 
 
 def test_worker_told_to_fail_fast_ends_with_3_when_the_store_is_away(tmp_path: Path, sqlite_url: str) -> None:

@@ -59,7 +59,7 @@ def train(run: int, ctx: Context) -> dict:
 
 @app.schedule("* * * * *")
 @app.task(queue="reports")
-def hourly_report(ctx: Context) -> str:
+def sales_report(ctx: Context) -> str:
     return "sent"
 """
 

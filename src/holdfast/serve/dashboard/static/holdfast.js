@@ -10,6 +10,9 @@
     for (const [size, unit] of UNITS) if (seconds >= size) return `${Math.round(seconds / size)} ${unit}`;
     return "";
   }
+  // On a phone the pages stand in one line, and the one that is shown may be beyond its end.
+  document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   let ahead = 0; // of this machine's clock, the server's
   function tellAges(root = document) {
     const now = Date.now() + ahead;

@@ -226,6 +226,9 @@ def test_a_store_that_makes_no_sense_of_an_address_says_so_on_a_page(served: Ser
             ("/audit?before=nonsense", 422),
             ("/charts/all?seconds=7", 422),
             ("/sources/nobody", 404),
+            ("/source?name=nobody", 404),
+            ("/source?name=", 422),
+            ("/source", 422),
         ):
             answer = signed_in.get(path)
             assert answer.status_code == status, path

@@ -7,7 +7,7 @@ then exists if and only if the user's transaction commits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -240,6 +240,8 @@ class OperatorStore(Protocol):
     def dead_groups(self, queues: Sequence[str] | None = None, most: int = 10_000) -> DeadGroups: ...
 
     def queue_of(self, job_id: str) -> str | None: ...
+
+    def queues_of(self, job_ids: Collection[str]) -> dict[str, str]: ...
 
     def queue_settings(self, name: str) -> QueueSettings: ...
 

@@ -214,6 +214,19 @@ def test_a_token_of_some_queues_sees_only_those(served: Served, queue: str) -> N
     assert served.store.job(theirs).state == "pending"
 
 
+def test_a_page_does_not_say_whose_replay_a_job_is_to_who_may_not_see_the_original(served: Served, queue: str) -> None:
+    [original] = served.enqueue(f"{queue}-other")
+    [first] = served.enqueue(queue, replay_of=original)
+    second = served.store.replay(first).id
+    token = served.new_token("viewer", queues=(queue,))
+    with visitor(served, token=token) as limited, visitor(served) as admin:
+        for job_id in (first, second):
+            assert original in admin.get(f"/jobs/{job_id}").text
+            assert original not in limited.get(f"/jobs/{job_id}").text
+        assert first in limited.get(f"/jobs/{second}").text
+        assert original not in limited.get("/jobs", params={"queue": queue}).text
+
+
 def test_a_store_that_makes_no_sense_of_an_address_says_so_on_a_page(served: Served) -> None:
     with visitor(served) as signed_in:
         for path, status in (

@@ -177,6 +177,17 @@ def test_what_is_stuck_is_seen_by_those_who_see_the_queue(served: Served, queue:
         assert get(limited, "/stuck")["stuck"] == []
 
 
+def test_what_is_stuck_is_whose_replay_it_is_only_to_those_who_see_that(served: Served, queue: str) -> None:
+    [original] = served.enqueue(f"{queue}-other")
+    served.enqueue(queue, run_after=datetime.now(UTC) - timedelta(hours=1), replay_of=original)
+    with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:
+        assert [stuck["job"]["replay_of"] for stuck in get(limited, "/stuck")["stuck"]] == [None]
+    with served.client(token=served.new_token("viewer", queues=(queue, f"{queue}-other"))) as wider:
+        assert [
+            stuck["job"]["replay_of"] for stuck in get(wider, "/stuck")["stuck"] if stuck["job"]["queue"] == queue
+        ] == [original]
+
+
 def test_refusals_are_seen_by_those_who_see_the_job(served: Served, client: httpx.Client, queue: str) -> None:
     [job_id] = served.enqueue(queue)
     assert served.store.claim_job("ann", job_id) is not None

@@ -69,6 +69,9 @@ def test_jobs_are_counted_by_state_and_queue(store: SqlStore) -> None:
 def test_a_jobs_queue_and_what_is_said_of_a_queue(store: SqlStore) -> None:
     assert store.queue_of(put(store, NAMES[1])) == NAMES[1]
     assert store.queue_of(UNKNOWN) is None
+    known = {put(store, name): name for name in ("a", "b", NAMES[1])}
+    assert store.queues_of([*known, UNKNOWN]) == known
+    assert store.queues_of([]) == {}
     assert store.queue_settings("a/b").paused_at is None
     store.pause_queue("a/b")
     store.limit_queue("a/b", 4)

@@ -70,3 +70,25 @@ def test_its_own_page_and_its_actions_find_it(visit: Visit, served: Served, text
     page.get_by_role("link", name=name).first.click()
     page.get_by_role("heading", level=1).wait_for()
     assert page.get_by_role("heading", level=1).inner_text().startswith(name[:20])
+
+
+@pytest.mark.parametrize("name", [".", "..", "%2e%2e", "a/../b", "/", "a?name=b&after=c#d"])
+def test_a_source_whose_name_is_a_step_in_a_path_has_a_page_that_stays_alive(
+    visit: Visit, served: Served, name: str
+) -> None:
+    served.store.set_source(name, rate_limit_per_minute=60.0)
+    visitor = visit("admin", viewport={"width": 1360, "height": 900})
+    page = visitor.go("/sources")
+    link = page.get_by_role("region", name="Sources").get_by_role("link", name=name, exact=True)
+    with page.expect_response(lambda answer: "/charts/source?" in answer.url) as charts:
+        link.click()
+    assert charts.value.ok
+    assert page.get_by_role("heading", level=1).inner_text() == name
+    visitor.live()
+    with page.expect_response(lambda answer: "hx-request" in answer.request.headers) as refreshed:
+        served.enqueue("news")
+    assert refreshed.value.ok
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    page.get_by_role("button", name="Resume").wait_for()
+    assert served.store.source(name).paused_by == "operator"

@@ -18,6 +18,7 @@ PAGES = {
     "/workers": "Workers",
     "/sources": "Sources",
     "/sources/post%20office": "post office",
+    "/source?name=post+office": "post office",
     "/dead": "Dead letters",
     "/schedules": "Schedules",
     "/audit": "Audit",

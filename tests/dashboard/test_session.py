@@ -12,11 +12,12 @@ import pytest
 from holdfast.domain.answers import Beat
 from holdfast.domain.job import NewJob
 from holdfast.domain.logs import LogLine, Stream
-from holdfast.domain.outcome import Report, Snoozed
+from holdfast.domain.outcome import Failed, JobError, Report, Snoozed
 from holdfast.domain.views import WorkerRow
 from holdfast.serve.dashboard.bulk import BATCH
 from holdfast.serve.dashboard.session import cookie_name, csrf_word, safe_next
 from tests.serve.grounds import Served, bearer
+from tests.serve.steps import done
 from tests.servers.waiting import wait_until
 
 PAGES = ("/", "/jobs", "/queues", "/workers", "/sources", "/dead", "/schedules", "/audit")
@@ -182,6 +183,18 @@ def test_every_page_has_the_strict_policy_and_nothing_inline(served: Served, que
             assert not re.search(r"<script(?![^>]* src=)|\sstyle=|\son[a-z]+=|javascript:", answer.text), path
 
 
+def test_every_page_keeps_its_address_to_itself(served: Served, queue: str) -> None:
+    """Another site does not learn it, our own forms do: with `no-referrer` a browser would send them with no origin."""
+    [job_id] = served.enqueue(queue)
+    with visitor(served) as signed_in:
+        for path in (*PAGES, f"/jobs/{job_id}", "/sign-in", "/jobs/nonsense", "/no/such/page", "/charts/all"):
+            assert signed_in.get(path).headers.get_list("referrer-policy") == ["same-origin"], path
+        posted = signed_in.post("/queues/resume", data={"name": queue}, headers=ours(served))
+        assert posted.headers["referrer-policy"] == "same-origin"
+    with httpx.Client(base_url=served.url) as nobody:
+        assert nobody.get("/jobs").headers["referrer-policy"] == "same-origin"
+
+
 def test_static_files_are_kept_for_ever_and_nothing_else_is_served(nobody: httpx.Client) -> None:
     page = nobody.get("/sign-in").text
     found = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
@@ -214,6 +227,35 @@ def test_a_token_of_some_queues_sees_only_those(served: Served, queue: str) -> N
     assert served.store.job(theirs).state == "pending"
 
 
+def test_pages_of_sources_do_not_say_which_job_moved_a_breaker_to_a_token_of_some_queues(
+    served: Served, queue: str
+) -> None:
+    served.store.set_source(queue, breaker_threshold=1)
+    new = NewJob(task="send", queue=f"{queue}-other", source=queue)
+    job_id = done(served.store, new, Failed(JobError("E", "no")))
+    token = served.new_token("client", queues=(queue,))
+    with visitor(served, token=token) as limited, visitor(served) as admin:
+        wait_until(lambda: queue in admin.get("/sources").text, what="the fleet was looked at since")
+        for path in ("/sources", f"/source?name={queue}"):
+            assert job_id in admin.get(path).text, path
+            page = limited.get(path).text
+            assert "breaker opened" in page, path
+            assert job_id not in page, path
+
+
+def test_a_page_does_not_say_whose_replay_a_job_is_to_who_may_not_see_the_original(served: Served, queue: str) -> None:
+    [original] = served.enqueue(f"{queue}-other")
+    [first] = served.enqueue(queue, replay_of=original)
+    second = served.store.replay(first).id
+    token = served.new_token("viewer", queues=(queue,))
+    with visitor(served, token=token) as limited, visitor(served) as admin:
+        for job_id in (first, second):
+            assert original in admin.get(f"/jobs/{job_id}").text
+            assert original not in limited.get(f"/jobs/{job_id}").text
+        assert first in limited.get(f"/jobs/{second}").text
+        assert original not in limited.get("/jobs", params={"queue": queue}).text
+
+
 def test_a_store_that_makes_no_sense_of_an_address_says_so_on_a_page(served: Served) -> None:
     with visitor(served) as signed_in:
         for path, status in (
@@ -226,6 +268,9 @@ def test_a_store_that_makes_no_sense_of_an_address_says_so_on_a_page(served: Ser
             ("/audit?before=nonsense", 422),
             ("/charts/all?seconds=7", 422),
             ("/sources/nobody", 404),
+            ("/source?name=nobody", 404),
+            ("/source?name=", 422),
+            ("/source", 422),
         ):
             answer = signed_in.get(path)
             assert answer.status_code == status, path

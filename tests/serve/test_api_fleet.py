@@ -12,13 +12,15 @@ import pytest
 
 from holdfast.domain.answers import Beat
 from holdfast.domain.artifacts import Artifact
+from holdfast.domain.job import NewJob
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.manifest import TaskInfo
-from holdfast.domain.outcome import Report, Succeeded
+from holdfast.domain.outcome import Failed, JobError, Report, Succeeded
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.views import WorkerRow
 from holdfast.wiring.http import open_control_plane
 from tests.serve.grounds import Served
+from tests.serve.steps import done
 
 API = "/api/v1"
 NAMES = ["a/b", "50% off?#", "naïve 日本/pause", "trailing/limit/", "%2F"]
@@ -167,6 +169,19 @@ def test_tasks_are_seen_by_those_who_could_make_their_jobs(served: Served, clien
         assert seen(limited) == {plain: {}}
 
 
+def test_the_detail_of_what_happened_to_a_source_is_not_for_a_token_of_some_queues(served: Served, queue: str) -> None:
+    """It names the job that moved the breaker, which may be of any queue."""
+    served.store.set_source(queue, breaker_threshold=1)
+    job_id = done(served.store, NewJob(task="send", queue=f"{queue}-other", source=queue), Failed(JobError("E", "no")))
+    path = f"/sources/{queue}/events"
+    with served.client("viewer") as viewer:
+        told = get(viewer, path)["events"]
+        assert [event["event"] for event in told] == ["breaker_opened", "limits_changed"]
+        assert told[0]["detail"]["job_id"] == job_id
+    with served.client(token=served.new_token("client", queues=(queue,))) as limited:
+        assert get(limited, path)["events"] == [{**event, "detail": None} for event in told]
+
+
 def test_what_is_stuck_is_seen_by_those_who_see_the_queue(served: Served, queue: str) -> None:
     [job_id] = served.enqueue(queue, run_after=datetime.now(UTC) - timedelta(hours=1))
     with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:
@@ -175,6 +190,17 @@ def test_what_is_stuck_is_seen_by_those_who_see_the_queue(served: Served, queue:
         assert stuck["reason"]
     with served.client(token=served.new_token("viewer", queues=("elsewhere",))) as limited:
         assert get(limited, "/stuck")["stuck"] == []
+
+
+def test_what_is_stuck_is_whose_replay_it_is_only_to_those_who_see_that(served: Served, queue: str) -> None:
+    [original] = served.enqueue(f"{queue}-other")
+    served.enqueue(queue, run_after=datetime.now(UTC) - timedelta(hours=1), replay_of=original)
+    with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:
+        assert [stuck["job"]["replay_of"] for stuck in get(limited, "/stuck")["stuck"]] == [None]
+    with served.client(token=served.new_token("viewer", queues=(queue, f"{queue}-other"))) as wider:
+        assert [
+            stuck["job"]["replay_of"] for stuck in get(wider, "/stuck")["stuck"] if stuck["job"]["queue"] == queue
+        ] == [original]
 
 
 def test_refusals_are_seen_by_those_who_see_the_job(served: Served, client: httpx.Client, queue: str) -> None:

@@ -81,6 +81,32 @@ def test_a_token_of_some_queues_sees_only_the_replays_in_them(served: Served, qu
         assert viewer.get(f"{JOBS}/{elsewhere}/replays").status_code == 404
 
 
+def test_whose_replay_a_job_is_is_told_only_to_those_who_see_the_original(served: Served, queue: str) -> None:
+    """`secret` ran in another queue; `first` is its replay here, `second` the replay of that; `orphan`'s is gone."""
+    store, limited = served.store, served.new_token("viewer", queues=(queue,))
+    secret = done(store, NewJob(task="model", queue="another-" + queue), Succeeded(1))
+    first = run(store, store.enqueue(NewJob(task="model", queue=queue, replay_of=secret)).id, Succeeded(1))
+    second = store.replay(first).id
+    gone = store.enqueue(NewJob(task="model", queue=queue)).id
+    orphan = store.replay(gone).id
+    store.cancel([gone])
+    with store.database.engine.begin() as connection:
+        connection.exec_driver_sql(f"DELETE FROM holdfast_jobs WHERE id = '{gone}'")
+    told = {}
+    for name, token in (("limited", limited), ("all", served.tokens["viewer"])):
+        with served.client(token=token) as viewer:
+            jobs = [viewer.get(f"{JOBS}/{job_id}").raise_for_status().json() for job_id in (first, second, orphan)]
+            listed = {
+                job["id"]: job for job in viewer.get(JOBS, params={"queue": queue}).raise_for_status().json()["jobs"]
+            }
+            lineages = [viewer.get(f"{JOBS}/{job['id']}/replays").raise_for_status().json() for job in jobs]
+            assert [listed[job["id"]]["replay_of"] for job in jobs] == [job["replay_of"] for job in jobs]
+            assert [lineage["replay_of"] for lineage in lineages] == [job["replay_of"] for job in jobs]
+            told[name] = [(lineage["replay_of"], lineage["root"]) for lineage in lineages]
+    assert told["all"] == [(secret, secret), (first, secret), (gone, gone)]
+    assert told["limited"] == [(None, None), (first, first), (None, None)]
+
+
 def test_replayed_and_compared_on_the_command_line(
     served: Served, holdfast: InProcess, over_http: InProcess, queue: str
 ) -> None:

@@ -20,6 +20,7 @@ from holdfast.domain.job import NewJob
 from holdfast.serve.api import live, speaking
 from holdfast.stores.sql_store import SqlStore
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import wait_until
 
 STREAM = "/api/v1/events/stream"
 
@@ -213,6 +214,26 @@ def test_many_who_listen_share_one_reader_that_rests_when_they_have_gone(
     while told.is_set():
         told.clear()
         told.wait(3 * live.LOOK_EVERY_SECONDS)
+
+
+def test_one_credential_cannot_take_all_the_places_there_are(
+    served: Served, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_OF_ONE", 2)
+    with served.client(token=served.new_token("viewer")) as greedy, served.client("viewer") as other:
+
+        def asked() -> httpx.Response:
+            return greedy.get(STREAM, params={"seconds": 0})
+
+        with listening(greedy, queue=queue) as first, listening(greedy, queue=queue) as second:
+            refused = asked()
+            assert refused.status_code == 503
+            assert "retry-after" in refused.headers
+            assert "this credential has 2 streams open" in refused.json()["detail"]
+            with listening(other, queue=queue) as third:  # nobody else is held up
+                [job_id] = served.enqueue(queue)
+                assert [ear.next().data["job_id"] for ear in (first, second, third)] == [job_id] * 3
+        wait_until(lambda: asked().status_code == 200, what="the places of those who left are free")
 
 
 def test_a_stopping_server_ends_its_streams(served_database: str) -> None:

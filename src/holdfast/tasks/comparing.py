@@ -68,20 +68,25 @@ def original_of(store: RunStore, job: Job) -> Job:
         ) from None
 
 
-def root_of(store: RunStore, job: Job, may_see: Callable[[Job], bool] = lambda _job: True) -> str | None:
-    """The first of a chain of replays, as far as its jobs are still there; None for a job that is no replay."""
-    found = job.replay_of
+def root_of(store: RunStore, job: Job, may_see: Callable[[Job | None], bool] = lambda _job: True) -> str | None:
+    """The first of a chain of replays, as far as its jobs are still there (the last that is named may be gone: None is
+    what `may_see` is asked then) and may be seen; None for a job that is no replay."""
+    root, named = None, job.replay_of
     for _ in range(LONGEST_CHAIN):
-        if found is None:
+        if named is None:
             break
-        try:
-            parent = store.job(found)
-        except NotFound:
+        original = _still_there(store, named)
+        if not may_see(original):
             break
-        if parent.replay_of is None or not may_see(parent):
-            break
-        found = parent.replay_of
-    return found
+        root, named = named, None if original is None else original.replay_of
+    return root
+
+
+def _still_there(store: RunStore, job_id: str) -> Job | None:
+    try:
+        return store.job(job_id)
+    except NotFound:
+        return None
 
 
 def _compare_results(

@@ -5,14 +5,15 @@ A job of another queue is as if it were not there (404); a queue that is named i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends
 
 from holdfast.domain.errors import Conflict, NotFound
-from holdfast.domain.job import DEFAULT_QUEUE, Enqueued
+from holdfast.domain.job import DEFAULT_QUEUE, Enqueued, Job
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id
 from holdfast.domain.tokens import Scope
@@ -40,6 +41,25 @@ def check_history(store: Store, identity: Identity, job_id: str) -> str:
     if identity.queues is not None and (queue is None or not identity.may_use(queue)):
         raise no_job(job_id)
     return job_id
+
+
+def lineage_seen(store: Store, identity: Identity, jobs: Sequence[Job]) -> list[Job]:
+    """The same jobs; to a token that is limited to queues, one whose original is of another queue is no replay.
+
+    Nor is one whose original is gone: of what queue that was is not known any more, and its id would lead such a token
+    nowhere (`check_history`). One question for all of them."""
+    if identity.queues is None:
+        return list(jobs)
+    queues = store.queues_of({job.replay_of for job in jobs if job.replay_of is not None})
+    return [
+        job if job.replay_of is None or queues.get(job.replay_of) in identity.queues else replace(job, replay_of=None)
+        for job in jobs
+    ]
+
+
+def may_see_original(identity: Identity) -> Callable[[Job | None], bool]:
+    """The same rule for a chain that is walked: None is a job that is gone."""
+    return lambda original: identity.queues is None or (original is not None and identity.may_use(original.queue))
 
 
 def no_job(job_id: str) -> NotFound:

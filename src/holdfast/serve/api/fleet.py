@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -10,7 +11,7 @@ from holdfast.domain import views
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.tokens import Scope
 from holdfast.ports import Store
-from holdfast.serve.api.access import Reader, check_job, may_use_task
+from holdfast.serve.api.access import Reader, check_job, lineage_seen, may_use_task
 from holdfast.serve.api.fleet_views import (
     RefusalsView,
     RefusalView,
@@ -76,7 +77,9 @@ async def list_stuck(
 
     def read(store: Store) -> Response:
         found = store.stuck(limit, identity.queues)
-        return answer(StuckListView(stuck=[StuckView.of(stuck) for stuck in found]))
+        jobs = lineage_seen(store, identity, [stuck.job for stuck in found])
+        shown = [StuckView.of(replace(stuck, job=job)) for stuck, job in zip(found, jobs, strict=True)]
+        return answer(StuckListView(stuck=shown))
 
     return await plane.reads.call(read)
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.logs import LogLine
 from holdfast.ports import Store
-from holdfast.serve.api.access import Reader, check_history, check_job, no_job
+from holdfast.serve.api.access import Reader, check_history, check_job, lineage_seen, may_see_original, no_job
 from holdfast.serve.api.job_views import (
     ArtifactsView,
     AttemptsView,
@@ -107,10 +107,10 @@ async def list_replays(plane: PlaneDep, identity: Reader, job_id: JobIdPath) -> 
     What is in files is compared by media type and SHA-256; `equal` is null where that, or the state, does not tell."""
 
     def read(store: Store) -> Response:
-        job = store.job(check_job(store, identity, job_id))
+        [job] = lineage_seen(store, identity, [store.job(check_job(store, identity, job_id))])
         replays = [replay for replay in store.replays(job.id) if identity.may_use(replay.queue)]
         compared = [ReplayView.of(replay, compare_jobs(store, job, replay)) for replay in replays]
-        root = root_of(store, job, lambda parent: identity.may_use(parent.queue))
+        root = root_of(store, job, may_see_original(identity))
         return answer(ReplaysView(replay_of=job.replay_of, root=root, replays=compared))
 
     return await plane.reads.call(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -10,7 +11,7 @@ from holdfast.domain.job import Enqueued
 from holdfast.domain.lifecycle import State
 from holdfast.ports import Store
 from holdfast.serve.api import operating
-from holdfast.serve.api.access import Client, Reader, check_job, check_stand_in, without_names
+from holdfast.serve.api.access import Client, Reader, check_job, check_stand_in, lineage_seen, without_names
 from holdfast.serve.api.creating import create, create_all
 from holdfast.serve.api.job_forms import BatchForm, NewJobForm
 from holdfast.serve.api.job_views import (
@@ -68,7 +69,9 @@ async def list_jobs(
 
     def read(store: Store) -> Response:
         page = store.listed(states=state, queues=queues, task=task, limit=limit, after=after)
-        return answer(JobsView(jobs=[ListedView.of(item) for item in page.items], after=page.after))
+        jobs = lineage_seen(store, identity, [item.job for item in page.items])
+        shown = [ListedView.of(replace(item, job=job)) for item, job in zip(page.items, jobs, strict=True)]
+        return answer(JobsView(jobs=shown, after=page.after))
 
     return await plane.reads.call(read)
 
@@ -78,7 +81,8 @@ async def get_job(plane: PlaneDep, identity: Reader, job_id: JobIdPath) -> Respo
     """One job, all columns."""
 
     def read(store: Store) -> Response:
-        return answer(JobView.model_validate(store.job(check_job(store, identity, job_id))))
+        [job] = lineage_seen(store, identity, [store.job(check_job(store, identity, job_id))])
+        return answer(JobView.model_validate(job))
 
     return await plane.reads.call(read)
 

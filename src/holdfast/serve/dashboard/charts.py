@@ -74,13 +74,13 @@ async def of_all(plane: PlaneDep, visitor: VisitorDep, seconds: Seconds = 3_600)
     return _drawn(await plane.reads.call(lambda store: activity.of_all(store, visitor, seconds, step)), step)
 
 
-@router.get("/charts/queue/{name:path}")
+@router.get("/charts/queue")
 async def of_queue(plane: PlaneDep, visitor: VisitorDep, name: str, seconds: Seconds = 3_600) -> JSONResponse:
     visitor.identity.check_queues([name])
     return await _named(plane, Kind.QUEUE, name, seconds)
 
 
-@router.get("/charts/source/{name:path}")
+@router.get("/charts/source")
 async def of_source(plane: PlaneDep, visitor: VisitorDep, name: str, seconds: Seconds = 3_600) -> JSONResponse:
     _ = visitor
     return await _named(plane, Kind.SOURCE, name, seconds)

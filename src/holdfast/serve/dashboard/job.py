@@ -18,7 +18,15 @@ from holdfast.domain.timeline import lay_out
 from holdfast.domain.views import Refusal
 from holdfast.ports import Store
 from holdfast.serve.api import operating
-from holdfast.serve.api.access import check_history, check_job, check_stand_in, no_job, without_names
+from holdfast.serve.api.access import (
+    check_history,
+    check_job,
+    check_stand_in,
+    lineage_seen,
+    may_see_original,
+    no_job,
+    without_names,
+)
 from holdfast.serve.auth import Identity
 from holdfast.serve.dashboard.acting import done
 from holdfast.serve.dashboard.drawing import Drawing, draw
@@ -125,7 +133,7 @@ def _place(lines: list[LogLine]) -> str:
 
 def _read(store: Store, identity: Identity, job_id: str) -> Shown:
     known = check_history(store, identity, job_id)
-    found = _found(store, known)
+    found = _found(store, identity, known)
     history = store.history(known, 0 if found is None else max(0, found.seq - MOST_EVENTS), MOST_EVENTS)
     if found is None and not history.items:
         raise no_job(known)
@@ -141,14 +149,14 @@ def _read(store: Store, identity: Identity, job_id: str) -> Shown:
         refusals=refusals[:MOST_LISTED],
         artifacts=store.artifacts(known),
         replays=[] if found is None else _replays(store, identity, found),
-        root=None if found is None else root_of(store, found, lambda parent: identity.may_use(parent.queue)),
+        root=None if found is None else root_of(store, found, may_see_original(identity)),
         drawing=None if timeline is None else draw(timeline, now),
     )
 
 
-def _found(store: Store, job_id: str) -> Job | None:
+def _found(store: Store, identity: Identity, job_id: str) -> Job | None:
     try:
-        return store.job(job_id)
+        return lineage_seen(store, identity, [store.job(job_id)])[0]
     except NotFound:
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from heapq import nsmallest
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -21,6 +23,7 @@ from holdfast.serve.plane import Plane, PlaneDep
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 ON_A_PAGE = 50
 COUNTED_TO = 10_000
+MOST_OFFERED = 200  # names of a kind; any other can be typed
 
 
 @router.get("/jobs")
@@ -51,11 +54,16 @@ async def jobs(
         count=count,
         after=after,
         address=str(request.url.path) + (f"?{request.url.query}" if request.url.query else ""),
-        queues=[queue.name for queue in fleet.queues],
-        sources=[source.name for source in fleet.sources],
-        tasks=await _tasks(plane, visitor),
+        queues=_busiest((queue.name, queue.ready + queue.running) for queue in fleet.queues),
+        sources=_busiest((source.name, source.waiting + source.in_use) for source in fleet.sources),
+        tasks=(await _tasks(plane, visitor))[:MOST_OFFERED],
         verbs=VERBS,
     )
+
+
+def _busiest(names: Iterable[tuple[str, int]]) -> list[str]:
+    """Those with the most jobs, in the order of their names: a page must not grow with the fleet."""
+    return sorted(name for name, _jobs in nsmallest(MOST_OFFERED, names, key=lambda one: (-one[1], one[0])))
 
 
 async def _tasks(plane: Plane, visitor: Visitor) -> list[str]:

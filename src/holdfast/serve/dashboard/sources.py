@@ -61,7 +61,9 @@ async def sources(request: Request, plane: PlaneDep, visitor: VisitorDep) -> Res
     )
 
 
-# A name may contain slashes.
+# Links have the name in the query: in a path a browser takes `.` and `..` for steps, however they are encoded, and a
+# proxy may do so with what stands between encoded slashes. The path is for addresses that people write by hand.
+@router.get("/source")
 @router.get("/sources/{name:path}")
 async def source(request: Request, plane: PlaneDep, visitor: VisitorDep, name: str, after: str = "") -> Response:
     fleet = await fleet_for(plane, visitor)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -108,11 +107,6 @@ def pretty_json(value: Any) -> str:
     return seen(text if len(text) <= LONGEST_JSON else f"{text[:LONGEST_JSON]}\n… {len(text):,} characters in all")
 
 
-def path_part(name: str) -> str:
-    """A name in a path: it may contain slashes and anything else."""
-    return quote(name, safe="")
-
-
 FILTERS = {
     "number": number,
     "share": share,
@@ -125,5 +119,4 @@ FILTERS = {
     "seen": seen,
     "shortened": shortened,
     "pretty_json": pretty_json,
-    "path_part": path_part,
 }

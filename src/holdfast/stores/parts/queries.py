@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.domain.artifacts import Artifact, LiveArtifacts
 from holdfast.domain.feed import AuditFilter, AuditPage, FeedPage, FeedPlace
@@ -121,6 +121,10 @@ class QueryPart:
     def queue_of(self, job_id: str) -> str | None:
         """None when there is no such job."""
         return listing.queue_of(self.database, job_id)
+
+    def queues_of(self, job_ids: Collection[str]) -> dict[str, str]:
+        """By their ids; those that are not there are not among them."""
+        return listing.queues_of(self.database, job_ids)
 
     def queue_settings(self, name: str) -> QueueSettings:
         return listing.queue_settings(self.database, name)

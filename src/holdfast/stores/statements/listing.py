@@ -52,6 +52,10 @@ def _queue_of(words: Words) -> str:
     return f"SELECT j.queue FROM holdfast_jobs j WHERE j.id = {_id(words, 'id')}"
 
 
+def _queues_of(words: Words) -> str:
+    return f"SELECT {words.as_text('j.id')}, j.queue FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"
+
+
 def _queue_settings(_words: Words) -> str:
     return "SELECT q.name, q.paused_at, q.max_running FROM holdfast_queues q WHERE q.name = :name"
 
@@ -96,5 +100,6 @@ def counts(states: tuple[State, ...], limited: bool) -> Statement:
 INDEXED: tuple[tuple[State, ...], ...] = (CLAIMABLE, (State.RUNNING,), TERMINAL)
 RUNNING = Statement("listing.running", _running, replan=True)
 QUEUE_OF = Statement("listing.queue_of", _queue_of)
+QUEUES_OF = Statement("listing.queues_of", _queues_of)
 QUEUE_SETTINGS = Statement("listing.queue_settings", _queue_settings)
 REFUSALS = Statement("listing.refusals", _refusals)

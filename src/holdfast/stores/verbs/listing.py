@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from holdfast.domain.lifecycle import State
@@ -38,6 +38,14 @@ def queue_of(database: Database, job_id: str) -> str | None:
     with database.reading() as transaction:
         found = transaction.rows(sql.QUEUE_OF, {"id": check_id(job_id, "job_id")})
     return str(found[0][0]) if found else None
+
+
+def queues_of(database: Database, job_ids: Collection[str]) -> dict[str, str]:
+    if not job_ids:
+        return {}
+    wanted = {"ids": json.dumps([check_id(job_id, "job_id") for job_id in job_ids])}
+    with database.reading() as transaction:
+        return {str(job_id): str(queue) for job_id, queue in transaction.rows(sql.QUEUES_OF, wanted)}
 
 
 def queue_settings(database: Database, name: str) -> QueueSettings:

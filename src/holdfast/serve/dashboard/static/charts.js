@@ -57,7 +57,9 @@
     busy = true;
     askedAt = Date.now();
     try {
-      const response = await fetch(`${group.dataset.charts}?seconds=${group.dataset.seconds}`, { headers: { Accept: "application/json" } });
+      const address = new URL(group.dataset.charts, location.href); // it may name what it is about
+      address.searchParams.set("seconds", group.dataset.seconds);
+      const response = await fetch(address, { headers: { Accept: "application/json" } });
       if (response.ok) draw(group, await response.json());
     } catch { /* away; the next look says so */ } finally { busy = false; }
   }

@@ -78,6 +78,17 @@ def test_jobs_are_enqueued_worked_on_and_read(served: Served, app: App) -> None:
         app.handle(str(uuid.uuid4()))
 
 
+@pytest.mark.parametrize("name", [".", "..", "...", "a/../b", "%2E%2E", "ü?x#y"])
+def test_a_name_that_looks_like_a_path_is_a_name(served: Served, name: str) -> None:
+    operator = App(served.url, token=served.new_token("admin"))
+    operator.set_source(name, rate="60/m")
+    operator.store.pause_queue(name)
+    assert operator.store.source(name).name == name
+    assert name in {source.name for source in served.store.sources()}
+    assert [queue.paused_at is not None for queue in served.store.queues() if queue.name == name] == [True]
+    operator.close()
+
+
 def test_what_needs_the_database_is_refused_in_words(app: App) -> None:
     add = app.tasks["add"]
     with pytest.raises(ConfigurationError, match="connection= needs the database itself"):

@@ -260,7 +260,9 @@ def _source(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    return quote(check_name(name, "name"), safe="")
+    """In a path `.` and `..` would be steps."""
+    quoted = quote(check_name(name, "name"), safe="")
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")
 
 
 def _state(value: str) -> str:

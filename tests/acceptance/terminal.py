@@ -48,7 +48,7 @@ class Terminal:
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
-        self._follower = follower
+        self._follower: int | None = follower
         self._written = bytearray()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -98,16 +98,25 @@ class Terminal:
     def ended(self) -> int:
         """Its exit code; by then everything it wrote is read."""
         code = self.process.wait(30)
+        assert self._follower is not None
         self.attributes_after = self.attributes(self._follower)
-        os.close(self._follower)
-        self._reader.join(30)
+        self._read_to_the_end()
         return code
 
     def close(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(30)
+        self._read_to_the_end()
         os.close(self._leader)
+
+    def _read_to_the_end(self) -> None:
+        """The reader must be gone before the number of its descriptor is: it would read from the next terminal."""
+        if self._follower is not None:
+            os.close(self._follower)
+            self._follower = None
+        self._reader.join(30)
+        assert not self._reader.is_alive(), "somebody else has the terminal open"
 
     def _read(self) -> None:
         while True:

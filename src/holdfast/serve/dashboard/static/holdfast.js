@@ -10,8 +10,10 @@
     for (const [size, unit] of UNITS) if (seconds >= size) return `${Math.round(seconds / size)} ${unit}`;
     return "";
   }
-  // On a phone the pages stand in one line, and the one that is shown may be beyond its end.
-  document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  // On a phone the pages stand in one line, and the one that is shown may be beyond its end. `scrollIntoView` would also
+  // make it the place from which Tab goes on.
+  const here = document.querySelector(".side nav [aria-current]");
+  if (here !== null) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.offsetWidth) / 2;
 
   let ahead = 0; // of this machine's clock, the server's
   function tellAges(root = document) {

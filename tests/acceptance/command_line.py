@@ -38,6 +38,7 @@ CONFIGURATION = (
     "HOLDFAST_WEBHOOK_ALLOW",
     "HOLDFAST_WEBHOOK_SECRET",
     "JOB_LOCK_TIMEOUT_SECONDS",
+    "LINES",  # readline sets it and COLUMNS in pytest's process, and xdist's workers inherit them
     "LEASE_SECONDS",
     "OTEL_BSP_SCHEDULE_DELAY",
     "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -32,10 +32,6 @@ _ENDS_RUN = "e.from_state = 'running' AND e.to_state <> 'running'"
 _PREVIOUS = "holdfast_events p WHERE p.job_id = e.job_id AND p.seq = e.seq - 1"
 
 
-def _moment(words: Words, parameter: str) -> str:
-    return f"CAST(:{parameter} AS timestamptz)" if words.postgres else f":{parameter}"
-
-
 def _quoted(names: tuple[str, ...]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
@@ -103,7 +99,7 @@ _HAS_CACHE = f"""({_ENDS_RUN} AND CAST(e.detail AS text) LIKE '%"cache"%')"""
 
 
 def _window(words: Words) -> str:
-    return f"e.at >= {_moment(words, 'since')} AND e.at < {_moment(words, 'until')}"
+    return f"e.at >= {words.moment('since')} AND e.at < {words.moment('until')}"
 
 
 def _happened(words: Words) -> str:
@@ -139,11 +135,11 @@ def _look(words: Words) -> str:
 
 
 def _anything(words: Words) -> str:
-    return f"SELECT 1 FROM holdfast_events e WHERE e.at >= {_moment(words, 'since')} LIMIT 1"
+    return f"SELECT 1 FROM holdfast_events e WHERE e.at >= {words.moment('since')} LIMIT 1"
 
 
 def _take(words: Words) -> str:
-    seen = _moment(words, "seen")
+    seen = words.moment("seen")
     same = f"d.ticked_at IS NOT DISTINCT FROM {seen}" if words.postgres else f"d.ticked_at IS {seen}"
     return f"""
         INSERT INTO holdfast_duties AS d (name, ticked_at, holder) VALUES ('{DUTY}', {words.now}, :holder)
@@ -155,7 +151,7 @@ def _finish(words: Words) -> str:
     detail = "CAST(:detail AS json)" if words.postgres else ":detail"
     return f"""
         UPDATE holdfast_duties SET detail = {detail}
-        WHERE name = '{DUTY}' AND holder = :holder AND ticked_at = {_moment(words, "ticked_at")} RETURNING name"""
+        WHERE name = '{DUTY}' AND holder = :holder AND ticked_at = {words.moment("ticked_at")} RETURNING name"""
 
 
 def _keep(words: Words) -> str:
@@ -181,7 +177,7 @@ def _keep(words: Words) -> str:
 def _seen_queues(words: Words) -> str:
     return f"""
         SELECT m.name FROM holdfast_minutes m
-        WHERE m.minute = {_moment(words, "minute")} AND m.kind = 'queue' AND m.ready IS NOT NULL"""
+        WHERE m.minute = {words.moment("minute")} AND m.kind = 'queue' AND m.ready IS NOT NULL"""
 
 
 def _step(words: Words, alias: str) -> str:
@@ -194,8 +190,8 @@ def series(named: bool) -> Statement:
     arrays of arrays. Without names: the busiest `most`."""
 
     def build(words: Words) -> str:
-        listed = "json_array_elements_text(CAST(:names AS json))" if words.postgres else "json_each(:names)"
-        since = f"m.kind = :kind AND m.minute >= {_moment(words, 'since')}"
+        listed = words.texts("names")
+        since = f"m.kind = :kind AND m.minute >= {words.moment('since')}"
         among = f"SELECT value FROM {listed}"
         if not named:
             among = f"""
@@ -211,7 +207,7 @@ def series(named: bool) -> Statement:
                    {", ".join(f"d.{name}" for name in DEPTHS)}, s.wait, s.run
             FROM steps s
             LEFT JOIN holdfast_minutes d ON d.kind = :kind AND d.name = s.name AND d.minute = s.looked_at
-              AND d.minute >= {_moment(words, "since")}"""
+              AND d.minute >= {words.moment("since")}"""
 
     return Statement(f"activity.series.{'named' if named else 'busiest'}", build, replan=True)
 
@@ -226,7 +222,7 @@ def _looks(words: Words) -> str:
     """When somebody last looked at the queues, step by step."""
     return f"""
         SELECT {_step(words, "m")} AS step, max(m.minute) FROM holdfast_minutes m
-        WHERE m.kind = 'all' AND m.name = '' AND m.ready IS NOT NULL AND m.minute >= {_moment(words, "since")}
+        WHERE m.kind = 'all' AND m.name = '' AND m.ready IS NOT NULL AND m.minute >= {words.moment("since")}
         GROUP BY 1"""
 
 

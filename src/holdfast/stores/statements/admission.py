@@ -78,7 +78,7 @@ def standing(words: Words) -> str:
 
 
 def _names(words: Words) -> str:
-    rows = "json_array_elements_text(CAST(:names AS json))" if words.postgres else "json_each(:names)"
+    rows = words.texts("names")
     return f"SELECT value FROM {rows}"
 
 

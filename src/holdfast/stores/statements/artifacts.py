@@ -28,7 +28,7 @@ def _record(words: Words) -> str:
 
 
 def _of_job(words: Words) -> str:
-    job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    job_id = words.id()
     picked = ", ".join(words.as_text(f"a.{name}") if name == "job_id" else f"a.{name}" for name in COLUMNS)
     return f"""
         SELECT {picked} FROM holdfast_artifacts a WHERE a.job_id = {job_id} ORDER BY a.attempt, a.name"""

@@ -10,51 +10,33 @@ from functools import cache
 
 from holdfast.domain.lifecycle import Event
 from holdfast.stores.schema.audit import SELDOM_SQL
-from holdfast.stores.statements.feed import COLUMNS, known_columns
+from holdfast.stores.statements.feed import known_columns, own_columns
 from holdfast.stores.statements.words import Statement, Words
 
 _ORDER = "ORDER BY e.at DESC, e.job_id DESC, e.seq DESC"
 
 
-def _moment(words: Words, parameter: str) -> str:
-    return f"CAST(:{parameter} AS timestamptz)" if words.postgres else f":{parameter}"
-
-
-def _id(words: Words, parameter: str) -> str:
-    return f"CAST(:{parameter} AS uuid)" if words.postgres else f":{parameter}"
-
-
-def _among(words: Words, parameter: str) -> str:
-    """For a JSON array of texts."""
-    values = f"json_array_elements_text(CAST(:{parameter} AS json))" if words.postgres else f"json_each(:{parameter})"
-    return f"(SELECT value FROM {values})"
-
-
 def _before(words: Words) -> str:
-    at = _moment(words, "at")
-    return f"e.at <= {at} AND (e.at, e.job_id, e.seq) < ({at}, {_id(words, 'place')}, :seq)"
+    at = words.moment("at")
+    return f"e.at <= {at} AND (e.at, e.job_id, e.seq) < ({at}, {words.id('place')}, :seq)"
 
 
 def _window(words: Words) -> str:
-    return f"e.at >= {_moment(words, 'since')} AND {_before(words)}"
+    return f"e.at >= {words.moment('since')} AND {_before(words)}"
 
 
 _JOINED = "LEFT JOIN holdfast_jobs j ON j.id = e.job_id"
 Filters = tuple[str, ...]
 
 
-def _own(words: Words) -> str:
-    return ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in COLUMNS[:-2])
-
-
 def _conditions(words: Words, filters: Filters) -> str:
     task, queue = known_columns(words)
     known = {
-        "events": f"e.event IN {_among(words, 'events')}",
-        "queues": f"{queue} IN {_among(words, 'queues')}",
+        "events": f"e.event IN {words.among('events')}",
+        "queues": f"{queue} IN {words.among('queues')}",
         "task": f"{task} = :task",
         "worker": "e.worker = :worker",
-        "job_id": f"e.job_id = {_id(words, 'job_id')}",
+        "job_id": f"e.job_id = {words.id('job_id')}",
     }
     return " AND ".join(["true", *(known[name] for name in filters)])
 
@@ -67,7 +49,7 @@ def page(filters: Filters) -> Statement:
         span = _before(words) if "job_id" in filters else _window(words)
         decides = _JOINED if {"queues", "task"}.intersection(filters) else ""
         return f"""
-            SELECT {_own(words)}, {", ".join(known_columns(words))} FROM (
+            SELECT {own_columns(words)}, {", ".join(known_columns(words))} FROM (
               SELECT e.* FROM holdfast_events e {decides} WHERE {span} AND {_conditions(words, filters)}
               {_ORDER} LIMIT :limit) e
             {_JOINED} {_ORDER}"""
@@ -83,7 +65,7 @@ def walk(event: Event, filters: Filters) -> Statement:
     def build(words: Words) -> str:
         task, queue = known_columns(words)
         return f"""
-            SELECT {_own(words)}, e.task, e.queue, e.number, e.wanted FROM (
+            SELECT {own_columns(words)}, e.task, e.queue, e.number, e.wanted FROM (
               SELECT e.*, {task} AS task, {queue} AS queue, {_conditions(words, filters)} AS wanted
               FROM (
                 SELECT e.*, row_number() OVER () AS number FROM (
@@ -112,7 +94,7 @@ def of_jobs(filters: Filters) -> Statement:
                 SELECT e.* FROM {ids}
                 JOIN holdfast_events e ON e.job_id = i.id AND e.seq IN (SELECT e.seq FROM {newest})"""
         return f"""
-            SELECT {_own(words)}, {", ".join(known_columns(words))}
+            SELECT {own_columns(words)}, {", ".join(known_columns(words))}
             FROM (SELECT e.* FROM ({found}) e {_ORDER} LIMIT :limit) e
             {_JOINED} {_ORDER}"""
 
@@ -124,7 +106,7 @@ def _measure(words: Words) -> str:
 
 
 def _older(words: Words) -> str:
-    return f"SELECT 1 FROM holdfast_events e WHERE e.at < {_moment(words, 'since')} LIMIT 1"
+    return f"SELECT 1 FROM holdfast_events e WHERE e.at < {words.moment('since')} LIMIT 1"
 
 
 MEASURE = Statement("audit.measure", _measure, replan=True)

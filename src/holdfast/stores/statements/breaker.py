@@ -30,7 +30,7 @@ def _columns(words: Words) -> str:
 
 
 def _read(words: Words) -> str:
-    names = "json_array_elements_text(CAST(:names AS json))" if words.postgres else "json_each(:names)"
+    names = words.texts("names")
     return f"""
         SELECT s.name, {_columns(words)} FROM holdfast_sources s
         WHERE s.name IN (SELECT value FROM {names})"""
@@ -57,7 +57,7 @@ def _write(words: Words) -> str:
 def _record(words: Words) -> str:
     """The id is made in Python: those of one transaction are in order."""
     detail = "CAST(:detail AS json)" if words.postgres else ":detail"
-    new_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    new_id = words.id()
     return f"""
         INSERT INTO holdfast_source_events (id, source, at, event, detail)
         VALUES ({new_id}, :source, {words.now}, :event, {detail})"""

@@ -23,7 +23,7 @@ def _where(words: Words, filters: tuple[str, ...]) -> str:
     known = {
         "task": "j.task = :task",
         "queue": "j.queue = :queue",
-        "after": f"j.id < {'CAST(:after AS uuid)' if words.postgres else ':after'}",
+        "after": f"j.id < {words.id('after')}",
         "older_than": f"j.finished_at <= {words.after(age, words.fixed_now)}",
     }
     return " AND ".join(["j.state = 'failed'", *(known[name] for name in filters)])

@@ -9,10 +9,6 @@ from holdfast.stores.statements.words import Statement, Words
 COLUMNS = ("job_id", "seq", "at", "event", "from_state", "to_state", "attempt", "worker", "task", "queue")
 
 
-def _id(words: Words, parameter: str) -> str:
-    return f"CAST(:{parameter} AS uuid)" if words.postgres else f":{parameter}"
-
-
 def _now(words: Words) -> str:
     return f"SELECT {words.now}"
 
@@ -25,15 +21,19 @@ def known_columns(words: Words) -> list[str]:
     ]
 
 
+def own_columns(words: Words) -> str:
+    """Of the event `e`: all but those of its job."""
+    return ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in COLUMNS[:-2])
+
+
 def _after(words: Words) -> str:
     """The page is cut before jobs are looked up."""
-    at = "CAST(:at AS timestamptz)" if words.postgres else ":at"
+    at = words.moment("at")
     known = ", ".join(known_columns(words))
-    own = ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in COLUMNS[:-2])
     return f"""
-        SELECT {own}, {known} FROM (
+        SELECT {own_columns(words)}, {known} FROM (
           SELECT e.* FROM holdfast_events e
-          WHERE e.at >= {at} AND (e.at, e.job_id, e.seq) > ({at}, {_id(words, "job_id")}, :seq)
+          WHERE e.at >= {at} AND (e.at, e.job_id, e.seq) > ({at}, {words.id("job_id")}, :seq)
           ORDER BY e.at, e.job_id, e.seq LIMIT :limit) e
         LEFT JOIN holdfast_jobs j ON j.id = e.job_id
         ORDER BY e.at, e.job_id, e.seq"""
@@ -43,7 +43,7 @@ def _of_job(words: Words) -> str:
     picked = ", ".join(words.as_text(f"e.{name}") if name == "job_id" else f"e.{name}" for name in EVENT_COLUMNS)
     return f"""
         SELECT {picked} FROM holdfast_events e
-        WHERE e.job_id = {_id(words, "id")} AND e.seq > :after ORDER BY e.seq LIMIT :limit"""
+        WHERE e.job_id = {words.id()} AND e.seq > :after ORDER BY e.seq LIMIT :limit"""
 
 
 NOW = Statement("feed.now", _now)

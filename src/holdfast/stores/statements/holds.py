@@ -18,7 +18,7 @@ _LEASE = "j.id = {job} AND j.attempt = :attempt AND j.lease_token = :token AND j
 
 
 def _job(words: Words) -> str:
-    return "CAST(:job_id AS uuid)" if words.postgres else ":job_id"
+    return words.id("job_id")
 
 
 def _look(words: Words) -> str:

@@ -14,16 +14,6 @@ LARGE = ("payload", "progress", "result", "last_error")
 _IDS = ("id", "replay_of")
 
 
-def _id(words: Words, parameter: str) -> str:
-    return f"CAST(:{parameter} AS uuid)" if words.postgres else f":{parameter}"
-
-
-def _among(words: Words, parameter: str) -> str:
-    """For a JSON array of texts."""
-    values = f"json_array_elements_text(CAST(:{parameter} AS json))" if words.postgres else f"json_each(:{parameter})"
-    return f"(SELECT value FROM {values})"
-
-
 def _fits(words: Words, name: str) -> str:
     text = f"CAST(j.{name} AS text)" if words.postgres else f"CAST(j.{name} AS blob)"
     size = "octet_length" if words.postgres else "length"
@@ -49,7 +39,7 @@ def _running(words: Words) -> str:
 
 
 def _queue_of(words: Words) -> str:
-    return f"SELECT j.queue FROM holdfast_jobs j WHERE j.id = {_id(words, 'id')}"
+    return f"SELECT j.queue FROM holdfast_jobs j WHERE j.id = {words.id('id')}"
 
 
 def _queues_of(words: Words) -> str:
@@ -64,7 +54,7 @@ def _refusals(words: Words) -> str:
     """Of jobs that are still there: what is gone has no queue any more."""
     return f"""
         SELECT {words.as_text("f.job_id")}, f.attempt, f.verb, f.reason, f.worker, f.first_at, f.last_at, f.count
-        FROM holdfast_refusals f JOIN holdfast_jobs j ON j.id = f.job_id AND j.queue IN {_among(words, "queues")}
+        FROM holdfast_refusals f JOIN holdfast_jobs j ON j.id = f.job_id AND j.queue IN {words.among("queues")}
         ORDER BY f.last_at DESC, f.job_id, f.attempt, f.verb LIMIT 1000"""
 
 
@@ -77,7 +67,7 @@ def counts(states: tuple[State, ...], limited: bool) -> Statement:
     each = " UNION ALL ".join(f"SELECT '{state}' AS state" for state in states)
 
     def build(words: Words) -> str:
-        ours = f"AND queues.queue IN {_among(words, 'queues')}" if limited else ""
+        ours = f"AND queues.queue IN {words.among('queues')}" if limited else ""
         in_index = "AND j.state = states.state" if states == TERMINAL else ""
         first = f"SELECT j.queue FROM holdfast_jobs j WHERE {within}"
         return f"""

@@ -25,7 +25,7 @@ def _append(words: Words) -> str:
 
 
 def _lines(words: Words) -> str:
-    job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    job_id = words.id()
     attempt = "CAST(:attempt AS integer)"
     picked = ", ".join(words.as_text(f"l.{name}") if name == "job_id" else f"l.{name}" for name in COLUMNS)
     return f"""
@@ -37,7 +37,7 @@ def _lines(words: Words) -> str:
 
 def _last(words: Words) -> str:
     """The newest first."""
-    job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    job_id = words.id()
     picked = ", ".join(words.as_text(f"l.{name}") if name == "job_id" else f"l.{name}" for name in COLUMNS)
     return f"""
         SELECT {picked} FROM holdfast_logs l WHERE l.job_id = {job_id}
@@ -45,7 +45,7 @@ def _last(words: Words) -> str:
 
 
 def _count(words: Words) -> str:
-    job_id = "CAST(:id AS uuid)" if words.postgres else ":id"
+    job_id = words.id()
     return f"SELECT count(*) FROM holdfast_logs l WHERE l.job_id = {job_id}"
 
 

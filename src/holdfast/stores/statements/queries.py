@@ -25,12 +25,8 @@ def job_columns(words: Words) -> str:
     return _columns(words, JOB_COLUMNS, "j")
 
 
-def _id(words: Words, parameter: str = "id") -> str:
-    return f"CAST(:{parameter} AS uuid)" if words.postgres else f":{parameter}"
-
-
 def _job(words: Words) -> str:
-    return f"SELECT {_columns(words, JOB_COLUMNS, 'j')} FROM holdfast_jobs j WHERE j.id = {_id(words)}"
+    return f"SELECT {_columns(words, JOB_COLUMNS, 'j')} FROM holdfast_jobs j WHERE j.id = {words.id()}"
 
 
 @cache
@@ -38,12 +34,12 @@ def list_jobs(filters: tuple[str, ...]) -> Statement:
     """Newest first, continued before the id `after`. `filters` is a subset of the keys below."""
 
     def build(words: Words) -> str:
-        states = "json_array_elements_text(CAST(:states AS json))" if words.postgres else "json_each(:states)"
+        states = words.texts("states")
         known = {
             "states": f"j.state IN (SELECT value FROM {states})",
             "queue": "j.queue = :queue",
             "task": "j.task = :task",
-            "after": f"j.id < {_id(words, 'after')}",
+            "after": f"j.id < {words.id('after')}",
         }
         where = " AND ".join(known[name] for name in filters) or "true"
         return f"""
@@ -56,20 +52,20 @@ def list_jobs(filters: tuple[str, ...]) -> Statement:
 def _events(words: Words) -> str:
     return f"""
         SELECT {_columns(words, EVENT_COLUMNS, "e")} FROM holdfast_events e
-        WHERE e.job_id = {_id(words)} ORDER BY e.seq"""
+        WHERE e.job_id = {words.id()} ORDER BY e.seq"""
 
 
 def _attempts(words: Words) -> str:
     return f"""
         SELECT {_columns(words, ATTEMPT_COLUMNS, "a")} FROM holdfast_attempts a
-        WHERE a.job_id = {_id(words)} ORDER BY a.attempt"""
+        WHERE a.job_id = {words.id()} ORDER BY a.attempt"""
 
 
 def _refusals(words: Words) -> str:
     return f"""
         SELECT {words.as_text("f.job_id")}, f.attempt, f.verb, f.reason, f.worker, f.first_at, f.last_at, f.count
         FROM holdfast_refusals f
-        WHERE {_id(words)} IS NULL OR f.job_id = {_id(words)}
+        WHERE {words.id()} IS NULL OR f.job_id = {words.id()}
         ORDER BY f.last_at DESC, f.job_id, f.attempt, f.verb LIMIT 1000"""
 
 

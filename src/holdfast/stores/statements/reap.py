@@ -42,7 +42,7 @@ def _expired(words: Words) -> str:
                j.max_crashes, j.retry, j.cancel_requested_at IS NOT NULL
         FROM holdfast_jobs j
         WHERE j.state = 'running' AND {expired(words)}
-          AND (j.queue, j.id) > (:queue, {"CAST(:id AS uuid)" if words.postgres else ":id"})
+          AND (j.queue, j.id) > (:queue, {words.id()})
         ORDER BY j.queue, j.id LIMIT :page"""
 
 

@@ -72,7 +72,7 @@ def _existing(words: Words) -> str:
 def _lease(words: Words) -> str:
     """The job's row if this lease is its own. The lock keeps the lease from ending before this transaction does: its
     own heartbeat, a report and the reaper pass a locked row over. A row that one of these has is not waited for."""
-    job = "CAST(:job_id AS uuid)" if words.postgres else ":job_id"
+    job = words.id("job_id")
     return f"""
         SELECT j.attempt FROM holdfast_jobs j
         WHERE j.id = {job} AND j.state = 'running' AND j.attempt = :attempt AND j.lease_token = :digest

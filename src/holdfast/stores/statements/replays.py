@@ -7,7 +7,7 @@ from holdfast.stores.statements.words import Statement, Words
 
 
 def _replays(words: Words) -> str:
-    wanted = "CAST(:id AS uuid)" if words.postgres else ":id"
+    wanted = words.id()
     return f"""
         SELECT {job_columns(words)} FROM holdfast_jobs j
         WHERE j.replay_of = {wanted} ORDER BY j.id DESC LIMIT :limit"""

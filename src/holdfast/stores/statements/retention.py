@@ -174,7 +174,7 @@ def _old_source_events(words: Words) -> str:
 
 def _refused_jobs(words: Words) -> str:
     """The next jobs that something was refused of, in order of id."""
-    after = "CAST(:after AS uuid)" if words.postgres else ":after"
+    after = words.id("after")
     return f"""
         SELECT DISTINCT {words.as_text("f.job_id")}, f.job_id FROM (
           SELECT job_id FROM holdfast_refusals WHERE job_id > {after} ORDER BY job_id LIMIT :limit) f

@@ -61,13 +61,13 @@ class Wanted(NamedTuple):
 
     def _of(self, words: Words, column: str, name: str) -> str:
         ahead, back, way = ("<", ">=", "DESC") if self.newest_first else (">", "<=", "ASC")
-        begin = f"(j.{column}, j.id) {ahead} ({name}, {_id(words, 'after')})"
+        begin = f"(j.{column}, j.id) {ahead} ({name}, {words.id('after')})"
         begin = begin if self.goes_on else f"j.{column} {ahead}= {name}"
         return f"{begin} AND j.{column} {back} {name} ORDER BY j.{column} {way}, j.id {way}"
 
     def behind(self, words: Words) -> str:
         """Where the page before ended."""
-        return f"j.id {'<' if self.newest_first else '>'} {_id(words, 'after')}" if self.goes_on else "true"
+        return f"j.id {'<' if self.newest_first else '>'} {words.id('after')}" if self.goes_on else "true"
 
     def conditions(self, words: Words) -> str:
         known = {
@@ -82,15 +82,11 @@ class Wanted(NamedTuple):
         return " AND ".join([states, *(known[name] for name in self.filters)])
 
 
-def _id(words: Words, parameter: str) -> str:
-    return f"CAST(:{parameter} AS uuid)" if words.postgres else f":{parameter}"
-
-
 def _among(words: Words, parameter: str) -> str:
     """For a JSON array of texts."""
     if words.postgres:
-        return f"= ANY (ARRAY(SELECT value FROM json_array_elements_text(CAST(:{parameter} AS json))))"
-    return f"IN (SELECT value FROM json_each(:{parameter}))"
+        return f"= ANY (ARRAY{words.among(parameter)})"
+    return f"IN {words.among(parameter)}"
 
 
 def _code(words: Words) -> str:
@@ -125,7 +121,7 @@ def walk_each_task(wanted: Wanted) -> Statement:
         if words.postgres:
             return f"""
                 SELECT {words.as_text("j.id")}, j.number, j.wanted
-                FROM json_array_elements_text(CAST(:tasks AS json)) t (task) CROSS JOIN LATERAL (
+                FROM {words.texts("tasks")} t (task) CROSS JOIN LATERAL (
                   SELECT j.id, j.number, j.wanted FROM (
                     SELECT j.id, row_number() OVER () AS number, {wanted.conditions(words)} AS wanted
                     FROM ({walked}) j) j
@@ -232,7 +228,7 @@ def _ended(words: Words, wanted: Wanted) -> tuple[Groups, str]:
     each = _each(words, f"{_OVER} AND j.queue = g.queue AND j.state >= '{state}' AND j.state <= '{state}'")
     rows = f"SELECT {_TESTED} FROM (SELECT * FROM queues g WHERE g.queue IS NOT NULL) g {each}"
     if "queues" in wanted.filters:
-        listed = "json_array_elements_text(CAST(:queues AS json))" if words.postgres else "json_each(:queues)"
+        listed = words.texts("queues")
         return ("queues", f"queues (queue, number) AS (SELECT DISTINCT value, 1 FROM {listed})"), rows
     first = f"SELECT j.queue FROM holdfast_jobs j WHERE {_OVER}"
     queues = f"""
@@ -252,7 +248,7 @@ def _these(words: Words) -> str:
 
 
 def _created_at(words: Words) -> str:
-    return f"SELECT j.created_at FROM holdfast_jobs j WHERE j.id = {_id(words, 'id')}"
+    return f"SELECT j.created_at FROM holdfast_jobs j WHERE j.id = {words.id('id')}"
 
 
 ENDED_TASKS = Statement("search.ended_tasks", _ended_tasks, replan=True)

@@ -115,7 +115,7 @@ def _waiting(words: Words) -> tuple[str, str, str]:
 
 
 def _events(words: Words, which: str) -> str:
-    before = "CAST(:before AS uuid)" if words.postgres else ":before"
+    before = words.id("before")
     return f"""
         SELECT {words.as_text("id")}, source, at, event, detail FROM holdfast_source_events
         WHERE {which} id < {before} ORDER BY id DESC LIMIT :limit"""

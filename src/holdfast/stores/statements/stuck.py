@@ -42,7 +42,7 @@ _IN_LANE = f"{_READY} AND j.queue = :queue AND j.priority = :priority AND j.task
 
 
 def _before(words: Words) -> str:
-    return "CAST(:before AS timestamptz)" if words.postgres else ":before"
+    return words.moment("before")
 
 
 def _lane_heads(words: Words) -> str:

@@ -48,11 +48,27 @@ class Words:
     def as_text(self, column: str) -> str:
         return f"CAST({column} AS text)" if self.postgres else column
 
+    def id(self, parameter: str = "id") -> str:
+        return f"CAST(:{parameter} AS uuid)" if self.postgres else f":{parameter}"
+
+    def moment(self, parameter: str) -> str:
+        return f"CAST(:{parameter} AS timestamptz)" if self.postgres else f":{parameter}"
+
+    def texts(self, parameter: str) -> str:
+        """A JSON array of texts as a table whose column is `value`."""
+        if self.postgres:
+            return f"json_array_elements_text(CAST(:{parameter} AS json))"
+        return f"json_each(:{parameter})"
+
+    def among(self, parameter: str) -> str:
+        """The right-hand side of `IN` for a JSON array of texts."""
+        return f"(SELECT value FROM {self.texts(parameter)})"
+
     def ids(self, parameter: str = "ids") -> str:
         """The right-hand side of `id = …` for a JSON array of ids."""
         if self.postgres:
-            return f"ANY (ARRAY(SELECT CAST(value AS uuid) FROM json_array_elements_text(CAST(:{parameter} AS json))))"
-        return f"(SELECT value FROM json_each(:{parameter}))"
+            return f"ANY (ARRAY(SELECT CAST(value AS uuid) FROM {self.texts(parameter)}))"
+        return self.among(parameter)
 
     def is_one_of(self, parameter: str = "ids") -> str:
         return f"= {self.ids(parameter)}" if self.postgres else f"IN {self.ids(parameter)}"

@@ -43,20 +43,17 @@ _LAST_ID, _LAST_SEQ = "ffffffff-ffff-ffff-ffff-ffffffffffff", 2**31 - 1
 
 def audit(database: Database, wanted: AuditFilter, before: FeedPlace | None, limit: int) -> AuditPage:
     check_integer(limit, "limit", 1, MAX_PAGE)
-    given = _given(wanted)
     place = _end_of_log(database) if before is None else _checked(before)
-    return _Backwards(database, wanted, given, place, limit).page()
+    return _Backwards(database, wanted, place, limit).page()
 
 
 class _Backwards:
     """A page that is being read: what was found, and the place down to which that is all there is."""
 
-    def __init__(
-        self, database: Database, wanted: AuditFilter, given: dict[str, Any], place: FeedPlace, limit: int
-    ) -> None:
+    def __init__(self, database: Database, wanted: AuditFilter, place: FeedPlace, limit: int) -> None:
         self._database = database
         self._wanted = wanted
-        self._given = given
+        self._given = _given(wanted)
         self._limit = limit
         self._items: list[Transition] = []
         self._place = place

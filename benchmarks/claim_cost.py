@@ -5,7 +5,6 @@ Buffers are counted by EXPLAIN (ANALYZE, BUFFERS) of the real statement in a tra
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
@@ -13,6 +12,7 @@ from benchmarks.databases import Databases
 from benchmarks.tables import markdown
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.claim import CLAIM
+from holdfast.stores.verbs.claiming import Wanted, claim_parameters
 
 BATCHES = (1, 10, 100)
 
@@ -46,14 +46,8 @@ def _execute(store: SqlStore, *statements: str) -> None:
 
 
 def explain(store: SqlStore, batch: int) -> dict[str, Any]:
-    parameters = {
-        "worker": "bench",
-        "secret": os.urandom(32),
-        "limit": batch,
-        "window": batch + batch // 2 + 16,
-        "tasks": json.dumps(["noop"]),
-        "queues": json.dumps(["default"]),
-    }
+    wanted = Wanted("bench", batch, queues=("default",), tasks=("noop",))
+    parameters = claim_parameters(wanted, os.urandom(32), slack=16)
     sql = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + CLAIM.driver_sql("postgresql")
     with store.database.engine.connect() as connection:
         driver: Any = connection.connection.driver_connection

@@ -10,9 +10,9 @@ from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Released, Report, Snoozed, Succeeded
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.statements import claim as sql
 from holdfast.stores.statements import look, words
-from holdfast.stores.verbs.claiming import _checked, claim_parameters
+from holdfast.stores.verbs.admitting import walk_parameters
+from holdfast.stores.verbs.looking import Looking
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import (
     BROKEN,
@@ -292,12 +292,10 @@ def test_the_database_s_digest_is_ours(store: SqlStore, by_hand: ByHand) -> None
 
 @pytest.mark.new_tables
 @on_postgres
-def test_the_planner_thinks_a_claim_cheap(store: SqlStore) -> None:
+def test_the_planner_thinks_a_look_cheap(store: SqlStore) -> None:
     """Over `jit_above_cost` a stock Postgres compiles the statement, which takes a hundred times as long as it runs."""
-    wanted = _checked("ann", 10, ["a", "b"], ["add"])
-    parameters = claim_parameters(wanted, b"secret", 20) | {"closed": "[]", "shut": "[]"}
-    looks = (look.LOOK, look.LOOK_ALL_QUEUES, look.WAITING, look.WAITING_ALL_QUEUES)
-    for statement in (sql.CLAIM, sql.CLAIM_ALL_QUEUES, *looks):
+    parameters = walk_parameters(Looking(20, ("a", "b"), ("add",))) | {"closed": "[]", "shut": "[]"}
+    for statement in (look.LOOK, look.LOOK_ALL_QUEUES, look.WAITING, look.WAITING_ALL_QUEUES):
         with store.database.statement() as transaction:
             transaction.cursor.execute(f"EXPLAIN (FORMAT JSON) {statement.driver_sql('postgresql')}", parameters)
             [[[plan]]] = transaction.cursor.fetchall()

@@ -258,7 +258,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "SLOW_SECONDS", 0.05)
 
 
-JOB = Claimed(str(uuid.uuid4()), "send", None, "default", None, {}, 1, 0, 0, 3, 3, None, 60.0, None, "token")
+JOB = Claimed(str(uuid.uuid4()), "send", None, "default", None, "{}", 1, 0, 0, 3, 3, None, 60.0, None, "token")
 
 
 @pytest.mark.usefixtures("impatient")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -206,7 +207,7 @@ class Claimed:
     task_version: str | None
     queue: str
     source: str | None
-    payload: dict[str, Any]
+    payload_json: str  # as it is stored: most who have a claimed job only hand it on
     attempt: int
     failures: int
     crashes: int
@@ -220,6 +221,11 @@ class Claimed:
     # How long it had been due by the store's clock. None where the row does not tell: a job that was given back keeps
     # its due time, and with it its place in line, so that from there on it is not known since when it waited.
     due_seconds: float | None = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = json.loads(self.payload_json)
+        return payload
 
     @property
     def attempt_id(self) -> str:

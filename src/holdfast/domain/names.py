@@ -29,6 +29,8 @@ def check_name(value: Any, field: str) -> str:
 
 def storable_text(value: str, limit: int) -> str:
     """Text from elsewhere, made to fit: what no store can hold is replaced, what is too long loses its middle."""
+    if type(value) is str and value.isascii() and value.isprintable() and len(value) <= limit:
+        return value
     clean = str(value).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
     if len(clean) <= limit:
         return clean

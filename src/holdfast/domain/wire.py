@@ -10,6 +10,7 @@ What is read ignores names that it does not know: the other end may be newer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, assert_never
@@ -127,7 +128,7 @@ def claimed_from_json(value: Mapping[str, Any]) -> Claimed:
         task_version=value["version"],
         queue=value["queue"],
         source=value["source"],
-        payload=value["payload"],
+        payload_json=json.dumps(value["payload"]),
         attempt=value["attempt"],
         failures=value["failures"],
         crashes=value["crashes"],

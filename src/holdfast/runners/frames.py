@@ -1,10 +1,14 @@
 """What supervisor and runner say to each other: one JSON object a line, over a socket pair.
 
+Two words are said for every job, and have a short form beside the JSON one: `s <id>` is `started`, and `d <id>
+<duration_ms> <max_rss_kb> <cpu_ms>` is `done` with nothing but success and these figures (`-` where one is not known).
+
 A job is named by its attempt id, `"<job id>.<attempt>"`: a job that comes back to the same worker is another one.
 
 supervisor → runner
-  run       {jobs: [job…], artifacts}      queue these; a job has the fields of `job_to_json` below; `artifacts` says
-                                           where they may save files (this database's part of that place), or is null
+  run       {jobs: [job…], artifacts}      queue these; a job has the fields of `_job` below;
+                                           `artifacts` says where they may save files (this database's part of that
+                                           place), or is null
   cancel    {id, reason}                   stop this one: an async task is cancelled, a command gets TERM and then KILL,
                                            a function finds `ctx.cancelled` (or `ctx.lease_lost`) true
   lease_lost {id}                          only tell this one: it said that it goes on without a lease
@@ -36,9 +40,14 @@ runner → supervisor
 from __future__ import annotations
 
 import json
+import json.encoder
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from holdfast.domain.job import Claimed
+from holdfast.domain.outcome import Succeeded
+from holdfast.domain.wire import outcome_to_json
 
 Frame = dict[str, Any]
 
@@ -53,11 +62,18 @@ OVER_HTTP = "HOLDFAST_RUNNER_OVER_HTTP"
 WORKER, TRACED = "HOLDFAST_RUNNER_WORKER", "HOLDFAST_RUNNER_TRACED"
 
 COMPLETED_IN = {"kind": "completed_in"}
+NOTHING = outcome_to_json(Succeeded())  # how most jobs end
+FIGURES = ("duration_ms", "max_rss_kb", "cpu_ms")
+
+
+# Made once: `json.dumps` with separators makes an encoder on every call. Surrogates that some user's text holds travel
+# as escapes.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+_text = json.encoder.encode_basestring_ascii
 
 
 def encode(kind: str, **fields: Any) -> bytes:
-    # Surrogates that some user's text holds travel as escapes; the line is pure ASCII.
-    return json.dumps({"t": kind, **fields}, separators=(",", ":")).encode() + b"\n"
+    return _encode({"t": kind, **fields}).encode() + b"\n"
 
 
 class Decoder:
@@ -78,30 +94,63 @@ class Decoder:
         self._rest = [tail] if tail else []
         found: list[Frame] = []
         for line in complete.split(b"\n"):
-            try:
-                frame = json.loads(line)
-            except (ValueError, RecursionError):
-                frame = None
-            if not isinstance(frame, dict):
+            frame = _read(line)
+            if frame is None:
                 self.is_broken = True
                 break
             found.append(frame)
         return found
 
 
-def job_to_json(job: Claimed) -> dict[str, Any]:
-    return {
-        "id": job.attempt_id,
-        "job_id": job.job_id,
-        "attempt": job.attempt,
-        "token": job.lease_token,
-        "task": job.task,
-        "version": job.task_version,
-        "queue": job.queue,
-        "source": job.source,
-        "payload": job.payload,
-        "timeout": job.timeout_seconds,
-        "lease": job.lease_seconds,
-        "traceparent": job.traceparent,
-        "due": job.due_seconds,
-    }
+def _read(line: bytes) -> Frame | None:
+    try:
+        if line.startswith(b"d "):
+            return _read_done(*line.decode().split(" ")[1:])
+        if line.startswith(b"s "):
+            return {"t": "started", "id": line[2:].decode()}
+        frame = json.loads(line)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return frame if isinstance(frame, dict) else None
+
+
+def started(attempt_id: str) -> bytes:
+    return f"s {attempt_id}\n".encode()
+
+
+def succeeded(attempt_id: str, usage: Mapping[str, int]) -> bytes:
+    """`done`, of a job that came to nothing but its end."""
+    figures = " ".join([str(usage.get(name, "-")) for name in FIGURES])
+    return f"d {attempt_id} {figures}\n".encode()
+
+
+def _read_done(attempt_id: str, *figures: str) -> Frame:
+    usage = {name: int(figure) for name, figure in zip(FIGURES, figures, strict=True) if figure != "-"}
+    return {"t": "done", "id": attempt_id, "outcome": NOTHING, "usage": usage}
+
+
+def run(jobs: Sequence[Claimed], artifacts: str | None) -> bytes:
+    """The `run` frame. Payloads go in as they are stored, unless they span lines."""
+    told = ",".join([_job(job) for job in jobs])
+    return f'{{"t":"run","jobs":[{told}],"artifacts":{_encode(artifacts)}}}\n'.encode()
+
+
+def _job(job: Claimed) -> str:
+    """Put together by hand: what many jobs have in common is encoded once."""
+    payload = job.payload_json
+    if "\n" in payload or "\r" in payload:  # somebody typed it by hand
+        payload = _encode(job.payload)
+    common = _common(job.task, job.task_version, job.queue, job.source, job.timeout_seconds, job.lease_seconds)
+    own = f'"id":{_text(job.attempt_id)},"job_id":{_text(job.job_id)},"attempt":{job.attempt}'
+    secret = f'"token":{_text(job.lease_token)},"traceparent":{_optional(job.traceparent)}'
+    return f'{{{own},{secret},{common},"due":{_optional(job.due_seconds)},"payload":{payload}}}'
+
+
+@lru_cache(1_000)
+def _common(task: str, version: str | None, queue: str, source: str | None, timeout: float | None, lease: float) -> str:
+    fields = {"task": task, "version": version, "queue": queue, "source": source, "timeout": timeout, "lease": lease}
+    return _encode(fields)[1:-1]
+
+
+def _optional(value: str | float | None) -> str:
+    return "null" if value is None else _encode(value)

@@ -121,7 +121,7 @@ class RunnerProcess:
 
     def run(self, jobs: Sequence[Claimed], artifacts: str | None = None) -> None:
         self.jobs.update((job.attempt_id, False) for job in jobs)
-        self._send(frames.encode("run", jobs=[frames.job_to_json(job) for job in jobs], artifacts=artifacts))
+        self._send(frames.run(jobs, artifacts))
 
     def cancel(self, attempt_id: str, reason: str) -> None:
         self._send(frames.encode("cancel", id=attempt_id, reason=reason))

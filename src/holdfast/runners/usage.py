@@ -11,21 +11,38 @@ _RSS_UNIT = 1024 if sys.platform == "darwin" else 1  # bytes on macOS, KiB elsew
 _SHORT_SECONDS = 0.001
 
 
+class CpuClock:
+    """Of one thread that runs jobs one after the other: a system call, not made twice within what is rounded off."""
+
+    __slots__ = ("_asked_at", "_clock", "_known")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._asked_at = -1.0
+        self._known = 0.0
+
+    def __call__(self, now: float) -> float:
+        if not 0.0 <= now - self._asked_at < _SHORT_SECONDS:
+            self._asked_at, self._known = now, self._clock()
+        return self._known
+
+
 class Meter:
-    """`cpu_clock` is None where jobs share a thread: nobody knows which of them used it."""
+    """`cpu_clock` is told what time it is. It is None where jobs share a thread: nobody knows which of them used it."""
 
     __slots__ = ("_cpu", "_cpu_clock", "_start")
 
-    def __init__(self, cpu_clock: Callable[[], float] | None) -> None:
+    def __init__(self, cpu_clock: Callable[[float], float] | None) -> None:
         self._cpu_clock = cpu_clock
-        self._cpu = cpu_clock() if cpu_clock is not None else 0.0
         self._start = perf_counter()
+        self._cpu = 0.0 if cpu_clock is None else cpu_clock(self._start)
 
     def read(self) -> dict[str, int]:
-        duration = perf_counter() - self._start
+        now = perf_counter()
+        duration = now - self._start
         figures = {"duration_ms": round(duration * 1000), "max_rss_kb": _peak.kb(is_short=duration < _SHORT_SECONDS)}
         if self._cpu_clock is not None:
-            figures["cpu_ms"] = round((self._cpu_clock() - self._cpu) * 1000)
+            figures["cpu_ms"] = round((self._cpu_clock(now) - self._cpu) * 1000)
         return figures
 
 

@@ -70,26 +70,27 @@ def attempt(row: Sequence[Any], dialect: str) -> Attempt:
     return Attempt(**decoded(ATTEMPT_COLUMNS, row, dialect))
 
 
-def claimed(row: Sequence[Any], dialect: str, token: str) -> Claimed:
-    job_id, task, version, queue, source, payload, number, *budget = row[:11]
-    failures, crashes, max_attempts, max_crashes = budget
+def claimed(row: Sequence[Any], token: str) -> Claimed:
+    job_id, task, version, queue, source, payload, attempt, *counts, timeout, lease, traceparent, due = row[:15]
+    failures, crashes, max_attempts, max_crashes = counts
     return Claimed(
-        job_id=job_id,
-        task=task,
-        task_version=version,
-        queue=queue,
-        source=source,
-        payload=parsed(payload, dialect),
-        attempt=number,
-        failures=failures,
-        crashes=crashes,
-        max_attempts=max_attempts,
-        max_crashes=max_crashes,
-        timeout_seconds=row[11],
-        lease_seconds=float(row[12]),
-        traceparent=row[13],
-        lease_token=token,
-        due_seconds=_due(row[16]) if number == failures + crashes + 1 else None,
+        job_id,
+        task,
+        version,
+        queue,
+        source,
+        payload,
+        attempt,
+        failures,
+        crashes,
+        max_attempts,
+        max_crashes,
+        timeout,
+        float(lease),
+        traceparent,
+        token,
+        None,
+        _due(due) if attempt == failures + crashes + 1 else None,
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.tasks.asking import Asking, Records, Sources
+from holdfast.tasks.flag import Flag
 from holdfast.tasks.flow import Cancel
 from holdfast.tasks.log_budget import LogBudget
 from holdfast.tasks.partial_line import PartialLine
@@ -92,6 +93,8 @@ class Silent:
 
 
 Complete = Callable[[Any, Report], None]
+# Taken again by a signal handler or a finaliser that prints while its own thread makes a budget.
+_making = threading.RLock()
 
 
 def _no_engine(connection: Any, report: Report) -> None:  # noqa: ARG001
@@ -120,11 +123,19 @@ class Context(Records, Sources):
         self._channel = channel
         self._token = token
         self._complete = complete
-        self.budget = budget or LogBudget(job.id, job.attempt)
+        self._budget = budget
         self._partial_lines: dict[tuple[Stream, int], PartialLine] = {}
-        self._stop = threading.Event()
+        self._stop = Flag()
         self._reasons: list[str] = []
         self._lease_lost = False
+
+    @property
+    def budget(self) -> LogBudget:
+        """Made when the first line is said: most jobs say none."""
+        if self._budget is None:
+            with _making:
+                self._budget = self.__dict__["_budget"] or LogBudget(self.job.id, self.job.attempt)
+        return self._budget
 
     @property
     def attempt(self) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
@@ -29,6 +28,7 @@ from holdfast.domain.sources import End, Entered, Entry, Leaving
 from holdfast.tasks.blame import ending, note_told
 from holdfast.tasks.blocks import Blocks
 from holdfast.tasks.caching import CacheLooks, Place
+from holdfast.tasks.flag import Flag
 from holdfast.tasks.flow import Cancel, Snooze
 from holdfast.tasks.options import Duration
 
@@ -57,7 +57,7 @@ class Governed(ABC):
     def __init__(self, asking: Asking | None) -> None:
         self._asking = asking
         self.no_retry: tuple[type[BaseException], ...] = ()  # of the task that runs
-        self._woken = threading.Event()
+        self._woken = Flag()
         self._entries = itertools.count(1)
         self._own_entries = itertools.count()
         self.cache_looks = CacheLooks()  # for the engine

@@ -13,7 +13,7 @@ def claimed(number: int = 1, lease: float = 60.0, **changes: object) -> Claimed:
         "task_version": None,
         "queue": "default",
         "source": None,
-        "payload": {},
+        "payload_json": "{}",
         "attempt": 1,
         "failures": 0,
         "crashes": 0,

@@ -35,9 +35,9 @@ def shown(runners: list[Runner], book: LeaseBook, now: float) -> dict[str, Any]:
 
 def running(book: LeaseBook, number: int, task: str, started_at: float) -> str:
     job = Claimed(
-        job_id=JOB % number, task=task, task_version=None, queue="q", source=None, payload={}, attempt=1, failures=0,
-        crashes=0, max_attempts=3, max_crashes=3, timeout_seconds=None, lease_seconds=60.0, traceparent=None,
-        lease_token="t",
+        job_id=JOB % number, task=task, task_version=None, queue="q", source=None, payload_json="{}", attempt=1,
+        failures=0, crashes=0, max_attempts=3, max_crashes=3, timeout_seconds=None, lease_seconds=60.0,
+        traceparent=None, lease_token="t",
     )  # fmt: skip
     held = book.add(job, TaskInfo(task), started_at)
     held.started_at = started_at

@@ -33,7 +33,7 @@ class Executor:
     """`cpu_clock` as in `Meter`; `exclusive` as in `CommandRun`."""
 
     tasks: Mapping[str, AnyTask]
-    cpu_clock: Callable[[], float] | None
+    cpu_clock: Callable[[float], float] | None
     term_grace_seconds: float
     exclusive: bool
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import traceback
 
-from holdfast.runners.child import messages
 from holdfast.runners.child.execution import Done, stopped_before_start
 from holdfast.runners.child.service import Service
 from holdfast.runners.child.work import Work
-from holdfast.runners.frames import Frame
+from holdfast.runners.frames import Frame, started
 
 
 class LoopServer:
@@ -49,7 +48,7 @@ class LoopServer:
             self._loop.stop()
 
     def _start(self, work: Work, said: bytes) -> None:
-        self._service.link.send(said + messages.started(work.id))
+        self._service.link.send(said + started(work.id))
         task = self._loop.create_task(self._run(work), name=work.id)
         self._running.add(task)
         # Before its first step a task must not be cancelled: it would end without having run a line, ours included.

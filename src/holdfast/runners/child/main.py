@@ -20,6 +20,7 @@ from holdfast.runners.child.process import become_runner
 from holdfast.runners.child.service import Server, Service
 from holdfast.runners.child.threads import ThreadServer
 from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
+from holdfast.runners.usage import CpuClock
 from holdfast.tasks.tracing import flush, set_up
 from holdfast.webhooks.task import deliveries
 
@@ -41,7 +42,7 @@ def main() -> None:
 
 def _server(arguments: Arguments, link: Link) -> Server:
     is_alone = arguments.kind is not Kind.ASYNC and arguments.slots == 1
-    cpu_clock = time.process_time if is_alone else time.thread_time
+    cpu_clock = CpuClock(time.process_time) if is_alone else _thread_clock
     try:
         app = loading.load(arguments.app)
         if flag := os.environ.get(DATABASE_FLAG):
@@ -62,6 +63,10 @@ def _server(arguments: Arguments, link: Link) -> Server:
     link.send(messages.ready(manifest, schedules, sources, app.named_store, app.named_artifacts))
     kind = LoopServer if arguments.kind is Kind.ASYNC else ThreadServer
     return kind(service, arguments.slots)
+
+
+def _thread_clock(_now: float) -> float:
+    return time.thread_time()
 
 
 def _say_goodbye() -> None:

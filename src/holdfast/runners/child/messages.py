@@ -13,25 +13,19 @@ from holdfast.domain.outcome import Outcome, Succeeded
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.wire import outcome_to_json
-from holdfast.runners.frames import COMPLETED_IN
+from holdfast.runners.frames import COMPLETED_IN, succeeded
 
 # json.dumps with options builds an encoder on every call.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_NOTHING = _encode(outcome_to_json(Succeeded()))  # how most jobs end
 
 
 def frame(kind: str, **fields: Any) -> bytes:
     return _encode({"t": kind, **fields}).encode() + b"\n"
 
 
-def started(attempt_id: str) -> bytes:
-    return f'{{"t":"started","id":{_encode(attempt_id)}}}\n'.encode()
-
-
 def done(attempt_id: str, outcome: Outcome, usage: dict[str, int]) -> bytes:
     if type(outcome) is Succeeded and outcome.result is None and outcome.result_ref is None:
-        figures = ",".join([f'"{name}":{value}' for name, value in usage.items()])
-        return f'{{"t":"done","id":{_encode(attempt_id)},"outcome":{_NOTHING},"usage":{{{figures}}}}}\n'.encode()
+        return succeeded(attempt_id, usage)
     return frame("done", id=attempt_id, outcome=outcome_to_json(outcome), usage=usage)
 
 

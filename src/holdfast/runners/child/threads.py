@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.runners.child import messages
 from holdfast.runners.child.service import Service
-from holdfast.runners.frames import Frame
+from holdfast.runners.frames import Frame, started
 
 
 class ThreadServer:
@@ -45,7 +44,7 @@ class ThreadServer:
                 work = inbox.take()
                 if work is None:
                     return
-            link.send(said + messages.started(work.id))
+            link.send(said + started(work.id))
             done = service.executor.run(work)
             service.leave_if_forked()
             inbox.finished(work)

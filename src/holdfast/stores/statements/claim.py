@@ -1,11 +1,10 @@
 """Claim a batch.
 
-With no limits in play that is one statement on Postgres: candidates are read without a lock (`statements/lanes.py`; a
-`window` of them, a little more than wanted) and then locked one by one, skipping what others hold, by their physical
-address: no second look-up. The token's digest is computed in the statement from one secret per claim, which is how
-Python knows every row's token afterwards without having been told.
+With no limits in play that is one call on Postgres (`routines/claim.py`); with limits in play, and on SQLite, a claim
+looks first (`statements/look.py`) and then claims rows by their ids.
 
-With limits in play, and on SQLite, a claim looks first (`statements/look.py`) and then claims rows by their ids.
+The token's digest is computed in the statement from one secret per claim, which is how Python knows every row's token
+afterwards without having been told.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 from holdfast.domain.lifecycle import CLAIMABLE
 from holdfast.stores.schema import in_states
 from holdfast.stores.statements import admission
-from holdfast.stores.statements.lanes import ALL_QUEUES, GIVEN_QUEUES, READY, due_rows, walk_levels
 from holdfast.stores.statements.words import Statement, Words
 
 RETURNED = (
@@ -30,8 +28,6 @@ RETURNED = (
     "timeout_seconds",
     "lease_seconds",
     "traceparent",
-    "priority",
-    "run_after",
 )
 
 
@@ -43,46 +39,40 @@ def _due_seconds(words: Words, prefix: str) -> str:
     return f"(julianday({claimed_at}) - julianday({run_after})) * 86400.0 AS due_seconds"
 
 
-def _returned(words: Words) -> str:
-    """As `rows.claimed` reads it."""
-    return f"{words.returning(*RETURNED)}, {_due_seconds(words, 'j.' if words.postgres else '')}"
+def returned(words: Words) -> str:
+    """As `rows.claimed` reads it, of the updated row; SQLite's RETURNING knows no alias."""
+    return _columns(words, "j." if words.postgres else "")
 
 
-def _take(words: Words, digest: str) -> str:
+def _columns(words: Words, prefix: str) -> str:
+    """The payload as text: it is handed on as it is, and read by whoever runs the job."""
+    named = [words.as_text(f"{prefix}{name}") if name == "payload" else f"{prefix}{name}" for name in RETURNED]
+    return ", ".join([words.as_text(f"{prefix}id"), *named, _due_seconds(words, prefix)])
+
+
+def take(words: Words, digest: str, worker: str = ":worker") -> str:
     """The SET clause of a claim."""
     return f"""
         SET state = 'running', transition = 'claimed', transition_detail = NULL, seq = j.seq + 1,
-            attempt = j.attempt + 1, lease_owner = :worker, lease_token = {digest},
+            attempt = j.attempt + 1, lease_owner = {worker}, lease_token = {digest},
             lease_expires_at = {words.after("j.lease_seconds")}, claimed_at = {words.now}, heartbeat_at = NULL,
             started_at = coalesce(j.started_at, {words.now}), updated_at = {words.transition_time}"""
 
 
 # The digest of `digests.lease_token(secret, id)`, as `digests.token_digest` makes it.
-_POSTGRES_DIGEST = (
+DIGEST = (
     "left(encode(sha256(convert_to("
     "encode(sha256(CAST(:secret AS bytea) || uuid_send(j.id)), 'hex') || CAST(:binding AS text), 'UTF8')), 'hex'), 32)"
 )
 
-_LOCK = f"""
-          SELECT j.ctid AS tid FROM holdfast_jobs j
-          WHERE j.ctid = ready.tid AND {READY} FOR NO KEY UPDATE SKIP LOCKED"""
+CLAIM = Statement(
+    "claim",
+    lambda _words: "SELECT * FROM holdfast_claim(:worker, :secret, :binding, :limit, :slack, :queues, :tasks)",
+)
 
 
-def _claim(words: Words, walk: str, candidates: str) -> str:
-    return f"""{walk}
-        UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
-        WHERE j.ctid = ANY (ARRAY(
-          SELECT locked.tid FROM {candidates} CROSS JOIN LATERAL ({_LOCK}) locked LIMIT :limit))
-        RETURNING {_returned(words)}"""
-
-
-def _ungoverned(words: Words, queues: str) -> str:
-    candidates = f"level CROSS JOIN LATERAL ({due_rows()}) ready"
-    return _claim(words, walk_levels(queues, "q.max_running IS NULL"), candidates)
-
-
-CLAIM = Statement("claim", lambda words: _ungoverned(words, GIVEN_QUEUES), replan=True)
-CLAIM_ALL_QUEUES = Statement("claim.all_queues", lambda words: _ungoverned(words, ALL_QUEUES), replan=True)
+# An UPDATE returns its rows in no order at all; these follow what `rows.claimed` reads.
+_ORDER = "{prefix}priority, {prefix}run_after"
 
 
 def _locked(parameter: str) -> str:
@@ -108,10 +98,10 @@ def _claim_rows(words: Words) -> str:
                 AND ({admission.LIMITED} OR NOT ({admission.is_open(words)}))))"""
         return f"""
         WITH claimed AS (
-          UPDATE holdfast_jobs AS j {_take(words, _POSTGRES_DIGEST)}
+          UPDATE holdfast_jobs AS j {take(words, DIGEST)}
           WHERE j.ctid = ANY (ARRAY(
             SELECT j.ctid FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND {ready} {words.skip_locked}))
-          RETURNING {_returned(words)}),
+          RETURNING {returned(words)}, {_ORDER.format(prefix="j.")}),
         taken AS (SELECT source AS name, count(*) AS taken FROM claimed GROUP BY source),
         spent AS ({admission.spend(words, "taken r")} AND s.name = ANY (ARRAY{_locked("sources")}))
         SELECT * FROM claimed"""
@@ -120,18 +110,17 @@ def _claim_rows(words: Words) -> str:
         WITH chosen AS MATERIALIZED (
           SELECT j.rowid AS place, r.digest FROM holdfast_jobs j JOIN {rows} ON j.id = r.id
           WHERE {ready} AND j.queue NOT IN ({shut}))
-        UPDATE holdfast_jobs AS j {_take(words, "chosen.digest")}
+        UPDATE holdfast_jobs AS j {take(words, "chosen.digest")}
         FROM chosen WHERE j.rowid = chosen.place
-        RETURNING {_returned(words)}"""
+        RETURNING {returned(words)}, {_ORDER.format(prefix="")}"""
 
 
 CLAIM_ROWS = Statement("claim.rows", _claim_rows)
 
 
 def _held(words: Words, which: str) -> str:
-    columns = ", ".join([*(f"j.{name}" for name in RETURNED), _due_seconds(words, "j."), "j.lease_token"])
     return f"""
-        SELECT {words.as_text("j.id")}, {columns} FROM holdfast_jobs j
+        SELECT {_columns(words, "j.")}, j.lease_token FROM holdfast_jobs j
         WHERE j.state = 'running' AND {which}"""
 
 

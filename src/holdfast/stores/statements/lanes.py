@@ -67,9 +67,17 @@ def walk_levels(queues: str, queue_admits: str, limited: str = "") -> str:
 
 
 HERE = f"{READY} AND j.queue = {QUEUE} AND j.priority = level.priority"
+
+
 # Who names no task takes any but the engine's own: a worker in another language would not know what to do with it.
-TASK_ADMITS = f"""(CAST(:tasks AS json) IS NULL AND lane.task <> '{DELIVERY_TASK}'
-                     OR lane.task IN (SELECT value FROM json_array_elements_text(CAST(:tasks AS json))))"""
+def task_admits(none_given: str, given: str) -> str:
+    return f"({none_given} AND lane.task <> '{DELIVERY_TASK}' OR lane.task = {given})"
+
+
+TASK_ADMITS = task_admits(
+    "CAST(:tasks AS json) IS NULL",
+    "ANY (ARRAY(SELECT value FROM json_array_elements_text(CAST(:tasks AS json))))",
+)
 
 
 def due_in_lane(columns: str, further: str = "") -> str:

@@ -17,7 +17,7 @@ On SQLite, which has no LATERAL, it is a loop over smaller statements (`statemen
 
 from __future__ import annotations
 
-from holdfast.stores.statements import admission
+from holdfast.stores.statements import admission, steady
 from holdfast.stores.statements.lanes import (
     ALL_QUEUES,
     GIVEN_QUEUES,
@@ -34,17 +34,9 @@ from holdfast.stores.statements.words import Statement, Words
 # jobs have to wait for the next look.
 SPARE = 16
 
-_STEADY = {
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "jit": "off",
-}
 STEADY = Statement(
     "look.steady",
-    lambda _words: "SELECT " + ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _STEADY.items()),
+    lambda _words: "SELECT " + ", ".join(f"set_config('{k}', '{v}', true)" for k, v in steady.SETTINGS.items()),
 )
 
 

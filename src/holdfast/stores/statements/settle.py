@@ -67,7 +67,7 @@ def _settle(words: Words, test: str) -> str:
         RETURNING {words.returning("transition", "state", "source")}"""
 
 
-def _calm(words: Words) -> str:
+def calm(words: Words) -> str:
     """Whose source has nothing to learn from one more success: `domain/breaker.py`, `matters`."""
     noted = words.after(str(SUCCESS_NOTED_EVERY_SECONDS), "s.last_success_at")
     return f"""AND (j.source IS NULL OR NOT EXISTS (
@@ -95,8 +95,11 @@ def _snoozed(words: Words) -> str:
         GROUP BY e.job_id"""
 
 
+SUCCEED = Statement(
+    "settle.succeed", lambda _words: "SELECT holdfast_succeed(:ids, :attempts, :tokens, :details, :results)"
+)
 SETTLE = Statement("settle", lambda words: _settle(words, ""))
-SETTLE_CALM = Statement("settle.calm", lambda words: _settle(words, _calm(words)))
+SETTLE_CALM = Statement("settle.calm", lambda words: _settle(words, calm(words)))
 REAP = Statement("reap", lambda words: _settle(words, f"AND {expired(words)}"))
 STANDING = Statement("settle.standing", _standing)
 SNOOZED = Statement("settle.snoozed", _snoozed)

@@ -113,7 +113,7 @@ class Named:
             return claim_rows(transaction, self.worker, chosen, secret, self.credential, admitted)
 
         found = take_admitted(transaction, named, len(self.ids), admitted, take)
-        claimed = [rows.claimed(row, transaction.dialect, digests.lease_token(secret, row[0])) for row in found]
+        claimed = [rows.claimed(row, digests.lease_token(secret, row[0])) for row in found]
         return [replace(job, message_id=self.messages.get(job.job_id)) for job in claimed]
 
 

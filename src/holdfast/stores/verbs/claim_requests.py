@@ -130,7 +130,7 @@ def _still_held(database: Database, request: Request, messages: dict[str, str | 
     for job_id, message in messages.items():
         token = digests.lease_token(request.secret, job_id)
         if job_id in found and found[job_id][-1] == digests.token_digest(token, request.credential):
-            job = rows.claimed(found[job_id][:-1], database.dialect, token)
+            job = rows.claimed(found[job_id][:-1], token)
             held.append(replace(job, message_id=message))
     return held
 

@@ -27,7 +27,7 @@ from holdfast.stores.statements import claim as sql
 from holdfast.stores.statements.look import SPARE, STEADY
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import claim_requests
-from holdfast.stores.verbs.admitting import Admission, again_in, claim_admitted, walk_parameters
+from holdfast.stores.verbs.admitting import Admission, again_in, claim_admitted
 from holdfast.stores.verbs.looking import EXACT_LANES, SOME_LANES, Looking
 
 MAX_BATCH = 10_000
@@ -135,7 +135,7 @@ class Claiming:
             return []
         with self._database.reading() as transaction:
             held = transaction.rows(sql.HELD, {"worker": check_name(worker, "worker")})
-        return [job for row in held if (job := _ours(row, secrets, credential, self._database.dialect)) is not None]
+        return [job for row in held if (job := _ours(row, secrets, credential)) is not None]
 
     def _claim_ungoverned(self, wanted: Wanted) -> ClaimedJobs:
         """Rows that others have locked are skipped. If that left nothing in a busy spell, look further down the line;
@@ -151,9 +151,7 @@ class Claiming:
             return self._claim_window(transaction, wanted, slack, secret)
 
     def _claim_window(self, transaction: CursorTransaction, wanted: Wanted, slack: int, secret: bytes) -> list[Claimed]:
-        statement = sql.CLAIM if wanted.queues is not None else sql.CLAIM_ALL_QUEUES
-        found = transaction.rows(statement, claim_parameters(wanted, secret, wanted.limit + slack))
-        claimed = _claimed(found, wanted, secret, POSTGRES)
+        claimed = _claimed(transaction.rows(sql.CLAIM, claim_parameters(wanted, secret, slack)), secret)
         self._remember_lanes(claimed)
         return claimed
 
@@ -199,7 +197,12 @@ class Governed:
             self.last_lane = (found[-1][1], found[-1][4] or "")
         if not found:
             self.again_in = again_in(transaction, looking)
-        return _claimed(found, wanted, secret, transaction.dialect)
+        return _claimed(self._in_order(found), secret)
+
+    def _in_order(self, found: Sequence[Row]) -> list[Row]:
+        """In which they are to be run: they were taken as their limits let them in."""
+        places = {name: place for place, name in enumerate(self._wanted.queues or ())}
+        return sorted(found, key=lambda row: (places.get(row[3], 0), -row[-2], row[-1], row[0]))
 
 
 def _wide(wanted: Wanted) -> int:
@@ -233,28 +236,29 @@ def _spend(transaction: CursorTransaction, found: Iterable[Row], admitted: Admis
         transaction.run(admission.SPEND, {"taken": json.dumps(taken)})
 
 
-def claim_parameters(wanted: Wanted, secret: bytes, window: int) -> dict[str, object]:
+def claim_parameters(wanted: Wanted, secret: bytes, slack: int) -> dict[str, object]:
+    """`slack`: so many more rows than wanted are looked at where several lanes are merged, in case others have some of
+    them locked."""
     return {
-        **walk_parameters(Looking(window, wanted.queues, wanted.tasks)),
         "worker": wanted.worker,
         "secret": secret,
         "binding": digests.binding(wanted.credential),
         "limit": wanted.limit,
+        "slack": slack,
+        "queues": None if wanted.queues is None else list(wanted.queues),
+        "tasks": None if wanted.tasks is None else list(wanted.tasks),
     }
 
 
-def _claimed(found: Sequence[Row], wanted: Wanted, secret: bytes, dialect: str) -> list[Claimed]:
-    """In the order they are to be run: an UPDATE returns its rows in no order at all."""
-    places = {name: place for place, name in enumerate(wanted.queues or ())}
-    ordered = sorted(found, key=lambda row: (places.get(row[3], 0), -row[14], row[15], row[0]))
-    return [rows.claimed(row, dialect, digests.lease_token(secret, row[0])) for row in ordered]
+def _claimed(found: Sequence[Row], secret: bytes) -> list[Claimed]:
+    return [rows.claimed(row, digests.lease_token(secret, row[0])) for row in found]
 
 
-def _ours(row: Row, secrets: Iterable[bytes], credential: str, dialect: str) -> Claimed | None:
+def _ours(row: Row, secrets: Iterable[bytes], credential: str) -> Claimed | None:
     digest = row[-1]
     tokens = (digests.lease_token(secret, row[0]) for secret in secrets)
     token = next((token for token in tokens if digests.token_digest(token, credential) == digest), None)
-    return None if token is None else rows.claimed(row[:-1], dialect, token)
+    return None if token is None else rows.claimed(row[:-1], token)
 
 
 def _checked(

@@ -22,6 +22,7 @@ from holdfast.stores.database import BorrowedTransaction, Transaction, borrow
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs import lost, settling
 from holdfast.stores.verbs.breaker import settle_failing_sources
+from holdfast.stores.verbs.checking import check
 
 _NEEDS_POSTGRES = "complete_in needs Postgres: on SQLite finish the job by returning its result."
 
@@ -37,7 +38,7 @@ def complete_in(connection: Any, report: Report) -> None:
 
 
 def settle_in(connection: Any, report: Report) -> Settled:
-    checked = settling.check(report)
+    checked = check(report)
     transaction = _borrow_postgres(connection)
     # Its own heartbeat may have the row for a moment; that moment is all that is waited for.
     for tried in range(settling.BUSY_TRIES):

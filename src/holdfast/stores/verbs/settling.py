@@ -14,26 +14,18 @@ import json
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from dataclasses import dataclass, replace
+from typing import Any
 
-from holdfast.domain import digests, durations
-from holdfast.domain.answers import Settled, Status, Verb
-from holdfast.domain.artifacts import INLINE_RESULT_BYTES, Artifact, check_artifact
+from holdfast.domain.answers import Settled, Status
 from holdfast.domain.breaker import Ending as SourceEnding
 from holdfast.domain.breaker import Failure, Success, Throttled
-from holdfast.domain.errors import InvalidInput, TooLarge
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.lifecycle import State
-from holdfast.domain.looks import Looks, readable_looks
-from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
 from holdfast.domain.outcome import (
-    Cancelled,
     Crashed,
     Ending,
     Failed,
-    JobError,
-    Outcome,
-    Released,
     Report,
     Snoozed,
     Succeeded,
@@ -44,37 +36,14 @@ from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import settle as sql
-from holdfast.stores.statements.words import Statement
-from holdfast.stores.verbs import artifacts, lost
-from holdfast.stores.verbs.beating import storable_progress
+from holdfast.stores.statements.words import POSTGRES, Statement
+from holdfast.stores.verbs import artifacts, lost, succeeding
 from holdfast.stores.verbs.breaker import settle_sources
+from holdfast.stores.verbs.checking import Checked, check
 
 MAX_ERROR_TEXT = 16 * 1024
 # A locked row is asked for again after 2, 4, 8 … ms, a quarter of a second in all; then the answer is "busy".
 BUSY_TRIES = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A report whose every part can be stored."""
-
-    job_id: str
-    attempt: int
-    digest: str
-    report_digest: str
-    outcome: Outcome
-    worker: str | None
-    usage: dict[str, int]
-    result: str | None
-    artifacts: tuple[Artifact, ...] = ()
-    progress: Any = None
-    cache: Looks = field(default_factory=dict)
-
-    @property
-    def verb(self) -> Verb:
-        if isinstance(self.outcome, Succeeded):
-            return Verb.COMPLETE
-        return Verb.RELEASE if isinstance(self.outcome, Released | Snoozed) else Verb.FAIL
 
 
 def settle_reports(database: Database, reports: Sequence[Report]) -> list[Settled]:
@@ -126,7 +95,12 @@ def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str
 def _apply_once(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
     """Plain successes that no source has to learn of, which are nearly all of them, are a single statement."""
     done: dict[str, Settled] = {}
-    if all(isinstance(report.outcome, Succeeded) and not report.artifacts for report in reports):
+    if database.dialect == POSTGRES and (plain := [report for report in reports if report.is_plain]):
+        done = succeeding.apply(database, plain)
+        if len(done) == len(reports):
+            return done
+        reports = [report for report in reports if report.job_id not in done]
+    elif all(isinstance(report.outcome, Succeeded) and not report.artifacts for report in reports):
         with database.statement() as transaction:
             done = apply(transaction, reports, sql.SETTLE_CALM).settled
         reports = [report for report in reports if report.job_id not in done]
@@ -278,65 +252,3 @@ def judge(known: lost.Known, report: Checked) -> Settled:
         return Settled(report.job_id, report.attempt, Status.REPLAYED, ended.event, State(ended.state))
     reason = known.report_reason(report.job_id, report.attempt, report.digest)
     return Settled(report.job_id, report.attempt, Status.REFUSED, reason=reason)
-
-
-def check(report: Report) -> Checked:
-    job_id = check_id(report.job_id, "job_id")
-    field = f"result of job {job_id}"
-    outcome = _storable(report.outcome)
-    result = None
-    if isinstance(outcome, Succeeded) and outcome.result is not None:
-        digest = digests.report_digest(outcome, field)
-        result = encode_json(outcome.result)
-        if len(result.encode()) > INLINE_RESULT_BYTES:
-            rule = f"of job {job_id} is over the limit of {INLINE_RESULT_BYTES:,} bytes of JSON; store it elsewhere"
-            raise TooLarge("result", rule, INLINE_RESULT_BYTES)
-    else:
-        digest = digests.report_digest(outcome, field)
-    attempt = check_integer(report.attempt, "attempt", 0, 2**31 - 1)
-    return Checked(
-        job_id=job_id,
-        attempt=attempt,
-        digest=digests.token_digest(report.lease_token, report.credential),
-        report_digest=digest,
-        outcome=outcome,
-        worker=None if report.worker is None else storable_text(report.worker, MAX_NAME),
-        usage={name: _figure(value, name) for name, value in report.usage.to_json().items()},
-        result=result,
-        progress=storable_progress(report.progress),
-        artifacts=tuple(check_artifact(artifact, job_id, attempt) for artifact in report.artifacts),
-        cache=readable_looks(report.cache),
-    )
-
-
-def _storable(outcome: Outcome) -> Outcome:
-    """Text comes from user code and must never keep an outcome from being recorded: it is made to fit instead."""
-    match outcome:
-        case Failed(error=error, exit_code=exit_code, told=told):
-            stack = None if error.stack is None else _text(error.stack)
-            error = JobError(_text(error.code), _text(error.message), stack, bool(error.retryable))
-            return Failed(error, _optional_figure(exit_code, "exit_code"), bool(told))
-        case Crashed(message=message, exit_code=exit_code, signal=signal):
-            return Crashed(_text(message), _optional_figure(exit_code, "exit_code"), _optional_figure(signal, "signal"))
-        case Released(reason=reason):
-            return Released(_text(reason))
-        case Snoozed(delay_seconds=delay, reason=reason, throttled=throttled):
-            return Snoozed(durations.seconds(delay, "delay_seconds"), _text(reason), bool(throttled))
-        case Cancelled(reason=reason):
-            return Cancelled(_text(reason))
-        case Succeeded():
-            return outcome
-        case _ as never:
-            assert_never(never)
-
-
-def _text(value: str) -> str:
-    return storable_text(value, MAX_ERROR_TEXT)
-
-
-def _optional_figure(value: int | None, field: str) -> int | None:
-    return None if value is None else _figure(value, field)
-
-
-def _figure(value: int, field: str) -> int:
-    return check_integer(value, field, -(2**63), 2**63 - 1)

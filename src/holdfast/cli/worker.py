@@ -211,7 +211,8 @@ def run(
     options = _options(settings, session, given, drain=drain, fail_fast=fail_fast, reload=reload)
     logger = make_logger(session, shown.log_format, shown.log_level)
     log = LogSubscriber(logger)
-    events = Events(log)
+    events = Events()
+    events.subscribe(log, never=log.never)
     set_up("holdfast-worker" if shown.served is None else "holdfast-up", logger.warning)
     the_worker = Worker(options, events, lambda line: logger.info(line))
     board = None
@@ -260,6 +261,7 @@ def _beside(
 ) -> Beside:
     from holdfast.cli.beside import Beside, take_port
     from holdfast.cli.serve import HOST, serve_settings
+    from holdfast.domain.events import WorkerMoved
 
     listener = take_port(None if served.port is None else check_integer(served.port, "--port", 0, 65_535))
 
@@ -268,7 +270,7 @@ def _beside(
         return serve_settings(settings, the_worker.database_url, HOST, 0, duties=False)
 
     beside = Beside(listener, chosen, events, told, board)
-    events.subscribe(beside)
+    events.subscribe(beside, only=(WorkerMoved,))
     return beside
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from holdfast.domain.worker_states import RunState, WorkerState
@@ -219,14 +219,33 @@ Subscriber = Callable[[Event], None]
 
 
 class Events:
-    """Hands every event to every subscriber, in the thread that emits it."""
+    """Hands every event to every subscriber that wants its kind, in the thread that emits it."""
 
     def __init__(self, *subscribers: Subscriber) -> None:
-        self._subscribers = list(subscribers)
+        self._subscribers: list[tuple[Subscriber, Collection[type] | None, Collection[type]]] = []
+        self._listeners: dict[type, list[Subscriber]] = {}
+        for subscriber in subscribers:
+            self.subscribe(subscriber)
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        self._subscribers.append(subscriber)
+    def subscribe(
+        self, subscriber: Subscriber, *, only: Collection[type] | None = None, never: Collection[type] = ()
+    ) -> None:
+        self._subscribers.append((subscriber, only, never))
+        self._listeners.clear()
+
+    def wants(self, kind: type) -> bool:
+        """Asked before an event is made of what happens several times in every job."""
+        return bool(self._listeners_to(kind))
 
     def emit(self, event: Event) -> None:
-        for subscriber in self._subscribers:
+        for subscriber in self._listeners_to(type(event)):
             subscriber(event)
+
+    def _listeners_to(self, kind: type) -> list[Subscriber]:
+        found = self._listeners.get(kind)
+        if found is None:
+            found = [
+                who for who, only, never in self._subscribers if kind not in never and (only is None or kind in only)
+            ]
+            self._listeners[kind] = found
+        return found

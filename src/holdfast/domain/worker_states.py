@@ -73,6 +73,12 @@ RUN_MOVES: Mapping[RunState, Mapping[RunState, str]] = {
 AnyState = TypeVar("AnyState", bound=StrEnum)
 
 
+def check_run_move(before: RunState | None, target: RunState) -> None:
+    """Refuse a move of a run that is not in the table; a run that is over has no state."""
+    if before is None or target not in RUN_MOVES[before]:
+        raise IllegalMove(f"{before} → {target} is not in the table")
+
+
 class IllegalMove(AssertionError):
     """A bug: the code made a move that is not in the table."""
 

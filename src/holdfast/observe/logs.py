@@ -18,7 +18,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from holdfast.domain.events import Event
 from holdfast.observe.redaction import redact
-from holdfast.observe.sentences import ALWAYS_DEBUG, sentence
+from holdfast.observe.sentences import ALWAYS_DEBUG, is_quiet, sentence
 
 LogFormat = Literal["pretty", "json"]
 Logger = FilteringBoundLogger
@@ -108,12 +108,13 @@ class LogSubscriber:
 
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
-        self._skipped = frozenset() if logger.is_enabled_for(10) else ALWAYS_DEBUG
+        self._is_terse = not logger.is_enabled_for(10)
+        self.never = ALWAYS_DEBUG if self._is_terse else frozenset()
         # Of a job and its attempt, where traces are on: lines about it say which trace it is in.
         self.trace_of: Callable[[str, int], str | None] | None = None
 
     def __call__(self, event: Event) -> None:
-        if type(event) in self._skipped:
+        if type(event) in self.never or (self._is_terse and is_quiet(event)):
             return
         level, text, fields = sentence(event)
         if self.trace_of is not None and "attempt" in fields:

@@ -45,6 +45,11 @@ class Sentence(NamedTuple):
     fields: dict[str, Any]
 
 
+def is_quiet(event: Event) -> bool:
+    """The usual end of a job: nothing to say about it but in a debug log."""
+    return type(event) is RunEnded and event.event == Recorded.SUCCEEDED and event.status == Status.APPLIED
+
+
 def sentence(event: Event) -> Sentence:
     match event:
         case RunMoved():

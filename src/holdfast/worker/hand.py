@@ -18,7 +18,43 @@ from holdfast.worker.pace import MOST_PER_RUNNER, Pace
 from holdfast.worker.pickup import Room
 
 SLOW_SECONDS = 0.05
+DEEP = 20  # jobs that a runner has lying ready
 HAND_SECONDS = 1.0
+
+
+class Table:
+    """One deal: how much room each runner has left, jobs that it was given in this deal taken off."""
+
+    def __init__(self, pool: Pool, pace: Pace, asked_back: set[int]) -> None:
+        self._pace = pace
+        self._asked_back = asked_back
+        self._runners = [runner for runner in pool if runner.open]
+        self._room = {runner: runner.free for runner in self._runners}
+        self._places: dict[str, tuple[list[RunnerProcess], int]] = {}
+        self.batches: dict[RunnerProcess, list[Claimed]] = {}
+
+    def deal(self, held: Held) -> bool:
+        """False: nobody has room for it now."""
+        runners, ahead = self._places.get(held.job.task) or self._find_places(held)
+        if not runners:
+            return False
+        room = self._room
+        best = runners[0] if len(runners) == 1 else max(runners, key=room.__getitem__)
+        if room[best] <= 0:
+            allowed = 0 if best.pid in self._asked_back or not held.prefetchable else ahead * best.spec.slots
+            if room[best] <= -min(MOST_PER_RUNNER, allowed):
+                return False
+        room[best] -= 1
+        held.runner = best
+        self.batches.setdefault(best, []).append(held.job)
+        return True
+
+    def _find_places(self, held: Held) -> tuple[list[RunnerProcess], int]:
+        """The runners that know its task, and how many of it may lie ahead for each of their slots."""
+        kind, task = runner_kind(held.info.kind), held.job.task
+        runners = [runner for runner in self._runners if runner.kind is kind and task in runner.tasks]
+        found = self._places[task] = runners, self._pace.ahead_per_slot(self._pace.quick([task]))
+        return found
 
 
 class Hand:
@@ -93,32 +129,16 @@ class Hand:
 
     def deal(self) -> None:
         """Hand over what there is room for, to each runner in one message."""
-        batches: dict[RunnerProcess, list[Claimed]] = {}
+        if not self._jobs:
+            return
+        table = Table(self._pool, self._pace, self._asked_back)
         kept: deque[Held] = deque()
         for held in self._jobs:
-            runner = self._runner_for(held, batches)
-            if runner is None:
+            if not table.deal(held):
                 kept.append(held)
-                continue
-            held.runner = runner
-            batches.setdefault(runner, []).append(held.job)
-        for runner, jobs in batches.items():
+        for runner, jobs in table.batches.items():
             runner.run(jobs, self.artifacts)
         self._jobs = kept
-
-    def _runner_for(self, held: Held, batches: dict[RunnerProcess, list[Claimed]]) -> RunnerProcess | None:
-        kind, task = runner_kind(held.info.kind), held.job.task
-        runners = [runner for runner in self._open(kind) if task in runner.tasks]
-        if not runners:
-            return None
-        best = max(runners, key=lambda runner: runner.free - len(batches.get(runner, ())))
-        coming = len(batches.get(best, ()))
-        if best.free - coming > 0:
-            return best
-        quick = self._pace.quick([task])
-        if quick and held.prefetchable and self._ahead(best, quick) > max(0, coming - max(0, best.free)):
-            return best
-        return None
 
     # behind something slow
 
@@ -135,6 +155,11 @@ class Hand:
     def moves_again(self, runner: RunnerProcess) -> None:
         """A job of it has ended, or it has: it may be given work ahead once more."""
         self._asked_back.discard(runner.pid)
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Has every runner so much to do that what it says now may be heard a moment later, together with more?"""
+        return len(self._pool) > 0 and all(runner.free <= -DEEP for runner in self._pool)
 
     def should_look_soon(self) -> bool:
         """Does something wait here, or behind a job that may turn out slow?"""

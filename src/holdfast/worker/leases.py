@@ -19,7 +19,7 @@ from holdfast.domain.looks import Looks
 from holdfast.domain.manifest import OnLostLease, TaskInfo
 from holdfast.domain.outcome import Outcome
 from holdfast.domain.timing import Timing, kill_margin
-from holdfast.domain.worker_states import RUN_MOVES, Machine, RunState
+from holdfast.domain.worker_states import RunState
 
 if TYPE_CHECKING:
     from holdfast.runners.process import RunnerProcess
@@ -33,6 +33,7 @@ _NEVER = float("inf")
 class Held:
     """A job under one of our leases, from its claim to the store's answer to its report."""
 
+    id: str
     job: Claimed
     info: TaskInfo
     claimed_at: float
@@ -40,7 +41,7 @@ class Held:
     beat_every: float
     beat_at: float
     worker: str | None = None
-    run: Machine[RunState] = field(default_factory=lambda: Machine(RunState.CLAIMING, RUN_MOVES))
+    state: RunState | None = RunState.CLAIMING  # None: it is over
     runner: RunnerProcess | None = None
     trace: AttemptTrace | None = None
     started_at: float | None = None
@@ -63,10 +64,6 @@ class Held:
     # refusal is kept as evidence of a zombie.
     beating: bool = False
     reporting: bool = False
-
-    @property
-    def id(self) -> str:
-        return self.job.attempt_id
 
     @property
     def deadline(self) -> float:
@@ -127,7 +124,7 @@ class LeaseBook:
 
     def add(self, job: Claimed, info: TaskInfo, sent_at: float) -> Held:
         every = self._timing.beat_every(job.lease_seconds)
-        held = Held(job, info, sent_at, sent_at, every, sent_at + every, self._worker)
+        held = Held(job.attempt_id, job, info, sent_at, sent_at, every, sent_at + every, self._worker)
         self._held[held.id] = held
         self._next_beat = min(self._next_beat, held.beat_at)
         self.changed(held)

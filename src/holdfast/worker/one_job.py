@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from holdfast.domain.errors import ConfigurationError, NotFound, StoreUnavailable
 from holdfast.domain.events import Event, RunEnded
@@ -52,6 +52,7 @@ class OneJob(Worker):
     job_id: str = ""
     errand: Errand = field(init=False)
     ended: RunEnded | None = field(default=None, init=False)
+    watched: ClassVar[tuple[type, ...]] = (RunEnded,)
 
     def __post_init__(self) -> None:
         self.errand = Errand(self.job_id)

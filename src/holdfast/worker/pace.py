@@ -9,8 +9,8 @@ from __future__ import annotations
 
 QUICK_MS = 10.0
 WORTH_MS = 100.0  # this much work is held ready for each slot
-MOST_PER_SLOT = 64
-MOST_PER_RUNNER = 100
+MOST_PER_SLOT = 250
+MOST_PER_RUNNER = 250
 _WEIGHT = 0.1
 
 
@@ -31,8 +31,10 @@ class Pace:
 
     def ahead(self, tasks: list[str], slots: int) -> int:
         """How many jobs of these quick tasks a runner may hold beyond what its slots run."""
+        return min(MOST_PER_RUNNER, slots * self.ahead_per_slot(tasks))
+
+    def ahead_per_slot(self, tasks: list[str]) -> int:
         if not tasks:
             return 0
         slowest = max(self._average[task] for task in tasks)
-        worth = WORTH_MS / max(slowest, 0.1)
-        return min(MOST_PER_RUNNER, slots * min(MOST_PER_SLOT, int(worth)))
+        return min(MOST_PER_SLOT, int(WORTH_MS / max(slowest, 0.1)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from holdfast.domain.answers import Beaten, Settled, Status
 from holdfast.domain.artifacts import Artifact
@@ -24,9 +23,9 @@ from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcom
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.wire import outcome_from_json, usage_from_json
-from holdfast.domain.worker_states import RunState
+from holdfast.domain.worker_states import RunState, check_run_move
 from holdfast.periodic.part import NEVER
-from holdfast.runners.frames import COMPLETED_IN, Frame
+from holdfast.runners.frames import COMPLETED_IN, NOTHING, Frame
 from holdfast.runners.pool import Pool
 from holdfast.runners.process import Exit, RunnerProcess
 from holdfast.tasks.context import JobInfo
@@ -35,6 +34,8 @@ from holdfast.worker.hand import Hand
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pace import Pace
 from holdfast.worker.reports import Ended
+
+_SUCCEEDED = Succeeded()
 
 
 def _nobody(_runner: RunnerProcess, _frame: Frame) -> None:
@@ -82,7 +83,7 @@ class Runs:
             held = self.book.add(job, info, sent_at)
             if self.traces is not None:
                 _begin_trace(self.traces, held)
-            self._moved(held, None, RunState.CLAIMING)
+            self._moved(held, None)
             self.hand.add(held)
         if self.draining:
             self._empty_hand("the worker is stopping")
@@ -91,6 +92,14 @@ class Runs:
 
     def hear(self, runner: RunnerProcess, frame: Frame, now: float) -> None:
         match frame["t"]:
+            case "started" | "done" as kind:
+                held = self.book.get(frame["id"])
+                if held is None:
+                    return
+                if kind == "started":
+                    self._heard_started(runner, held, now)
+                else:
+                    self._heard_done(runner, held, frame)
             case "ready":
                 schedules = [Declaration.from_json(name, value) for name, value in frame["schedules"].items()]
                 sources = [SourceDeclaration(name, limits) for name, limits in frame["sources"].items()]
@@ -106,14 +115,10 @@ class Runs:
             case kind:
                 held = self.book.get(frame["id"])
                 if held is not None:
-                    self._hear_about(runner, held, kind, frame, now)
+                    self._hear_about(held, kind, frame)
 
-    def _hear_about(self, runner: RunnerProcess, held: Held, kind: str, frame: Frame, now: float) -> None:
+    def _hear_about(self, held: Held, kind: str, frame: Frame) -> None:
         match kind:
-            case "started":
-                self._heard_started(runner, held, now)
-            case "done":
-                self._heard_done(runner, held, frame)
             case "progress":
                 self.book.said_progress(held, frame["value"])
             case "log":
@@ -135,8 +140,7 @@ class Runs:
         held.started_at = now
         if held.trace is not None:
             held.trace.started()
-        held.run.to(RunState.PROCESSING)
-        self._moved(held, RunState.CLAIMING, RunState.PROCESSING)
+        self._to(held, RunState.PROCESSING)
         if held.job.timeout_seconds is not None:
             held.limit_at = now + held.job.timeout_seconds
             self.book.changed(held)
@@ -147,8 +151,9 @@ class Runs:
         self.hand.moves_again(runner)
         usage = usage_from_json(frame["usage"])
         self.pace.note(held.job.task, usage.duration_ms or 0)
-        completed_in = frame["outcome"] == COMPLETED_IN
-        outcome = outcome_from_json(frame["otherwise"] if completed_in else frame["outcome"])
+        told = frame["outcome"]
+        completed_in = told == COMPLETED_IN
+        outcome = _SUCCEEDED if told is NOTHING else outcome_from_json(frame["otherwise"] if completed_in else told)
         stopped_as_asked = isinstance(outcome, Cancelled) and isinstance(held.ending, Cancelled)
         if held.ending is not None and not isinstance(outcome, Succeeded) and not stopped_as_asked:
             outcome = held.ending
@@ -351,22 +356,28 @@ class Runs:
             return
         held.reported = True
         held.runner = None
-        if held.run.state is RunState.PROCESSING:
+        if held.state is RunState.PROCESSING:
             succeeded = isinstance(outcome, Succeeded)
-            target = RunState.REPORTING_SUCCESS if succeeded else RunState.REPORTING_FAILURE
-            held.run.to(target)
-            self._moved(held, RunState.PROCESSING, target)
+            self._to(held, RunState.REPORTING_SUCCESS if succeeded else RunState.REPORTING_FAILURE)
         self._report(Ended(held, outcome, usage or Usage(), completed_in))
 
     def _drop(self, held: Held) -> None:
         if held.trace is not None:
             held.trace.dropped()
         self.book.drop(held)
-        self._moved(held, held.run.state, None)
+        before, held.state = held.state, None
+        self._moved(held, before)
 
-    def _moved(self, held: Held, before: Any, after: Any) -> None:
-        job = held.job
-        self._events.emit(RunMoved(job.job_id, job.attempt, job.task, job.queue, before, after))
+    def _to(self, held: Held, target: RunState) -> None:
+        before = held.state
+        check_run_move(before, target)
+        held.state = target
+        self._moved(held, before)
+
+    def _moved(self, held: Held, before: RunState | None) -> None:
+        if self._events.wants(RunMoved):
+            job = held.job
+            self._events.emit(RunMoved(job.job_id, job.attempt, job.task, job.queue, before, held.state))
 
 
 def _begin_trace(traces: Traces, held: Held) -> None:

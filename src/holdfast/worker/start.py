@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.events import Event, Events, WorkerMoved
@@ -55,6 +55,7 @@ class Worker:
     events: Events
     told: Callable[[str], None] = lambda _line: None
     supervisor: Supervisor = field(init=False)
+    watched: ClassVar[tuple[type, ...]] = (WorkerMoved,)
 
     def __post_init__(self) -> None:
         self._control = LazyStore(lambda: self._open(self.supervisor.timing().timeout))
@@ -77,7 +78,7 @@ class Worker:
             ),
             traces=recording(),
         )
-        self.events.subscribe(self._watch)
+        self.events.subscribe(self._watch, only=self.watched)
         self._close_upkeep: Callable[[], None] = lambda: None
         self._close_wake_ups: list[Callable[[], None]] = []
         self._seen_ready = False

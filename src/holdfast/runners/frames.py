@@ -36,9 +36,10 @@ runner → supervisor
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.job import Claimed
+if TYPE_CHECKING:
+    from holdfast.domain.job import Claimed
 
 Frame = dict[str, Any]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -34,6 +33,8 @@ def call(task: AnyTask, context: Context) -> Any:
 async def acall(task: AnyTask, context: Context) -> Any:
     """The same on the running event loop; a function that blocks goes to a thread."""
     if task.kind is not Kind.ASYNC:
+        import asyncio
+
         return await asyncio.to_thread(call, task, context)
     with entered(context):
         return await _started(task, context)
@@ -95,6 +96,8 @@ def _started(task: AnyTask, context: Context) -> Any:
 
 
 def _run_coroutine(task: AnyTask, context: Context) -> Any:
+    import asyncio  # a module of plain functions never needs it
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -11,9 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from holdfast.artifacts.opening import artifacts_root, check_for_worker, open_artifacts
 from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
-from holdfast.ports import Store
 from holdfast.stores import upgrade
-from holdfast.stores.database import Database
 from holdfast.stores.histories import Histories
 from holdfast.stores.references import References
 from holdfast.stores.sql_store import SqlStore
@@ -23,6 +21,8 @@ from holdfast.stores.verbs.settle_in import complete_in
 from holdfast.transports.sqlite_changes import ChangeCheck
 
 if TYPE_CHECKING:
+    from holdfast.ports import Store
+    from holdfast.stores.database import Database
     from holdfast.transports.pg_listen import Listener
     from holdfast.transports.pg_probe import Hearing
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from typing import TYPE_CHECKING
 
 from holdfast.runners.child import messages
 from holdfast.runners.child.execution import Done, stopped_before_start
-from holdfast.runners.child.service import Service
-from holdfast.runners.child.work import Work
-from holdfast.runners.frames import Frame
+
+if TYPE_CHECKING:
+    from holdfast.runners.child.service import Service
+    from holdfast.runners.child.work import Work
+    from holdfast.runners.frames import Frame
 
 
 class LoopServer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any
@@ -102,6 +101,8 @@ def _run_coroutine(task: AnyTask, context: Context) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(acall(task, context))
+    from concurrent.futures import ThreadPoolExecutor
+
     # A notebook has a loop running in this thread; a second one needs another thread.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(copy_context().run, lambda: asyncio.run(acall(task, context))).result()

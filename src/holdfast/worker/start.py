@@ -270,9 +270,14 @@ class Worker:
 
     def _load_the_store(self) -> None:
         """The libraries that speak to the store are loaded while the first runner imports the app, on another core:
-        where the store is may be known only then. Whoever needs one sooner waits for its import to end."""
-        module = "holdfast.wiring.sql" if self.options.control_plane is None else "holdfast.remote.store"
-        Thread(target=import_module, args=(module,), name="holdfast-loading", daemon=True).start()
+        where the store is may be known only then. In the order in which whoever opens it would load them, so that one
+        who comes meanwhile waits at the first."""
+        modules = ["holdfast.wiring.sql"]
+        if self.options.control_plane is not None:
+            modules = ["holdfast.remote.line", "holdfast.remote.store"]
+        elif (self.options.database_flag or self.options.database_url).startswith("postgres"):
+            modules.append("holdfast.wiring.postgres")
+        Thread(target=_load, args=(modules,), name="holdfast-loading", daemon=True).start()
 
     def _connected(self) -> None:
         if self.options.control_plane is None:
@@ -309,6 +314,11 @@ class Worker:
         queues = "all queues" if self.options.queues is None else f"queues {', '.join(self.options.queues)}"
         tasks = _number(sum(1 for name in pool.tasks if name != DELIVERY_TASK), "task")
         return f"{tasks}, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
+
+
+def _load(modules: list[str]) -> None:
+    for module in modules:
+        import_module(module)
 
 
 def _pool_use(way: LazyStore) -> tuple[int, int] | None:

@@ -1,7 +1,10 @@
 """Fixtures for the whole suite: the servers of the run and empty databases in them."""
 
+import compileall
+import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -41,9 +44,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker_input is not None:
         config.stash[SERVERS] = RemoteServers(*worker_input[WORKER_INPUT])
         return
+    _keep_byte_code()
     servers = SharedServers()
     config.stash[SERVERS] = servers
     config.add_cleanup(servers.close)
+
+
+def _keep_byte_code() -> None:
+    """The suite starts thousands of processes. Where the environment lets none of them keep byte code, each would
+    compile every module of Holdfast anew, which takes as long as the rest of its start."""
+    if sys.dont_write_bytecode:
+        compileall.compile_dir(str(Path(__file__).parents[1] / "src"), quiet=2)
 
 
 class WorkerNode(Protocol):

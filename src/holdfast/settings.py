@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,6 +171,8 @@ def _read_file(project: Path | None, problems: list[str]) -> dict[str, _Given]:
         return {}
     path = project / "pyproject.toml"
     try:
+        import tomllib  # a process without a file of settings never needs it
+
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         problems.append(f"{path}: cannot be read ({error})")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -144,3 +146,22 @@ def test_an_idle_worker_waits_at_the_control_plane_and_stops_at_once(sqlite_flee
 
     assert worker.stop(timeout=15.0) == 0
     assert sqlite_fleet.counts() == {"succeeded": 1}
+
+
+def test_its_supervisor_loads_no_database_library(sqlite_fleet: Fleet, plane: Served) -> None:
+    sqlite_fleet.tasks("@app.task\ndef nothing() -> None: ...")
+    sqlite_fleet.enqueue("nothing")
+    program = "import sys; from holdfast.cli import main; assert main(sys.argv[1:]) == 0; print(*sys.modules)"
+    flags = ["worker", "tasks:app", "--drain", "--processes", "1", "--control-plane", plane.url]
+    environment = sqlite_fleet.environment(HOLDFAST_TOKEN=sqlite_fleet.token)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *flags],
+        cwd=sqlite_fleet.folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
+    assert loaded & {"alembic", "psycopg", "sqlalchemy", "pydantic", "structlog"} == set()

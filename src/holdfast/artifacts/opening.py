@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.artifacts.local import LocalArtifacts
 from holdfast.domain.errors import ConfigurationError
-from holdfast.ports import ArtifactStore
 from holdfast.settings import mask_url
+
+if TYPE_CHECKING:
+    from holdfast.ports import ArtifactStore
 
 
 def artifacts_root(location: str, store_id: str) -> str:

@@ -16,17 +16,15 @@ from collections.abc import Sequence
 from functools import cache
 
 import typer
-from typer.main import get_command
 
 from holdfast.cli import output
-from holdfast.cli.app import app
+from holdfast.cli.app import tree
 from holdfast.domain.errors import ConfigurationError, HoldfastError, InvalidInput, StoreUnavailable
 
 DONE, NO, WRONG, UNREACHABLE, BUG = 0, 1, 2, 3, 70
 
 
-# Made from all their signatures, which takes longer than most commands: once a process is enough.
-_commands = cache(lambda: get_command(app))
+_commands = cache(tree)  # made from signatures, which takes time: once a process is enough
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
-
-from holdfast.domain.jsonable import iso
-from holdfast.settings import mask_secrets
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +48,7 @@ def record(value: Any) -> None:
 
 
 def plain(text: str) -> None:
-    """One of very many lines: `line` costs a hundred times more."""
+    """One of very many lines: with a style, `line` costs a hundred times more."""
     print(text if text.isprintable() else safe(text))
 
 
@@ -59,16 +57,31 @@ def _needs_ascii() -> bool:
 
 
 def line(text: str, style: str = "") -> None:
-    console().print(safe(text), style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    _say(text, style, sys.stdout)
 
 
 def remark(text: str) -> None:
     """Something worth knowing that is not the answer."""
-    console(stderr=True).print(safe(text), style="dim", markup=False, highlight=False, emoji=False, soft_wrap=True)
+    _say(text, "dim", sys.stderr)
+
+
+def _say(text: str, style: str, stream: TextIO) -> None:
+    if not style or not (stream.isatty() or _wants_colours()):
+        print(safe(text), file=stream)
+        return
+    found = console(stderr=stream is sys.stderr)
+    found.print(safe(text), style=style, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+
+def _wants_colours() -> bool:
+    """Some want them wherever the output goes; Rich knows the rest."""
+    return bool(os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE"))
 
 
 def error(text: str) -> None:
     if text:
+        from holdfast.settings import mask_secrets
+
         print(f"holdfast: {safe(mask_secrets(text))}", file=sys.stderr)
 
 
@@ -139,6 +152,8 @@ def _cell(value: object) -> str:
 def _encode(value: Any) -> Any:
     match value:
         case datetime():
+            from holdfast.domain.jsonable import iso
+
             return iso(value)
         case Enum():
             return value.value

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
 from holdfast.cli import output
-from holdfast.domain.errors import ConfigurationError, StoreUnavailable
-from holdfast.settings import CONTROL_PLANES, Settings, mask_url, read_settings
+from holdfast.domain.errors import ConfigurationError, HoldfastError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from holdfast.settings import Settings
     from holdfast.stores.database import Database
     from holdfast.stores.sql_store import SqlStore
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     database: str | None = None
     json: bool = False
 
     def settings(self, **flags: str | None) -> Settings:
+        from holdfast.settings import read_settings
+
         settings = read_settings({"database_url": self.database, **flags})
         check_lasting(settings.database_url)
         return settings
@@ -43,12 +43,14 @@ def check_lasting(url: str) -> None:
 def begin(context: typer.Context, json: bool) -> Session:
     """`--json` is accepted before the command as well as after it."""
     session = context.find_object(Session) or Session()
-    return replace(session, json=session.json or json)
+    return session._replace(json=session.json or json)
 
 
 @contextmanager
 def opened(settings: Settings, *, create: bool = False, named: bool = False) -> Iterator[SqlStore]:
     """The store of the settings. Only a command that stores something may create its file."""
+    from holdfast.settings import CONTROL_PLANES
+
     name_store(settings.database_url, named)
     if settings.database_url.startswith(CONTROL_PLANES):
         with _remote(settings) as remote:
@@ -107,29 +109,46 @@ def store_time(store: SqlStore) -> datetime:
 def name_store(url: str, named: bool) -> None:
     """People are told which store they are looking at; programs know."""
     if named or sys.stderr.isatty():
+        from holdfast.settings import mask_url
+
         output.remark(f"store: {mask_url(url)}")
 
 
 @contextmanager
 def explained() -> Iterator[None]:
     """The verbs say in words what an operator is likely to cause. This is for the rest, a damaged file say."""
+    try:
+        yield
+    except (HoldfastError, typer.Exit):
+        raise
+    except Exception as error:
+        if (explanation := _explanation(error)) is not None:
+            raise explanation from error
+        raise
+
+
+def _explanation(error: Exception) -> HoldfastError | None:
+    """None for what is no fault of a database, and for a statement that is wrong in itself: they keep their traceback.
+
+    The drivers are imported here: on SQLite nobody needs psycopg, and before the store is open nobody needs either.
+    """
+    import sqlite3
+
     import psycopg
     from sqlalchemy.exc import DBAPIError
 
-    # A statement that is wrong in itself keeps its traceback.
     our_faults = (
         psycopg.IntegrityError,
         psycopg.ProgrammingError,
         sqlite3.IntegrityError,
         sqlite3.ProgrammingError,
     )
-    try:
-        yield
-    except (DBAPIError, psycopg.DatabaseError, sqlite3.DatabaseError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        said = str(cause).strip().partition("\n")[0]
-        if isinstance(cause, psycopg.errors.InsufficientPrivilege):
-            raise ConfigurationError(f"The database refused ({said}): connect as a role with more rights.") from error
-        if isinstance(cause, our_faults):
-            raise
-        raise StoreUnavailable(f"The database failed: {said}") from error
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    said = str(cause).strip().partition("\n")[0]
+    if isinstance(cause, psycopg.errors.InsufficientPrivilege):
+        return ConfigurationError(f"The database refused ({said}): connect as a role with more rights.")
+    if isinstance(cause, our_faults) or not isinstance(
+        error, DBAPIError | psycopg.DatabaseError | sqlite3.DatabaseError
+    ):
+        return None
+    return StoreUnavailable(f"The database failed: {said}")

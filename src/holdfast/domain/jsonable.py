@@ -11,9 +11,10 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from holdfast.domain.job import NewJob
+if TYPE_CHECKING:
+    from holdfast.domain.job import NewJob
 
 Thing = TypeVar("Thing")
 

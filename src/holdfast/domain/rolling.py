@@ -10,12 +10,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.activity import COUNTS, Kind
 from holdfast.domain.lifecycle import Event
 from holdfast.domain.looks import readable_looks
-from holdfast.domain.views import QueueView
+
+if TYPE_CHECKING:
+    from holdfast.domain.views import QueueView
 
 MINUTE = timedelta(minutes=1)
 # A minute is computed once more when nobody's transaction that touched it is likely to be open any longer.

@@ -6,9 +6,12 @@ Looking costs no statement, and the lock beside the file lets only one process c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import UpkeepStore
+
+if TYPE_CHECKING:
+    from holdfast.ports import UpkeepStore
 
 PERIOD_SECONDS = 30.0
 

@@ -12,12 +12,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from holdfast.domain.artifacts import TEMPORARY, LiveArtifacts, parse_reference
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.names import check_id
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import ArtifactRecordStore, ArtifactStore, StoredFile
+
+if TYPE_CHECKING:
+    from holdfast.ports import ArtifactRecordStore, ArtifactStore, StoredFile
 
 PERIOD_SECONDS = 3600.0
 GRACE_SECONDS = 3600.0

@@ -7,9 +7,12 @@ piled up in an outage is caught up with pass by pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import ActivityStore
+
+if TYPE_CHECKING:
+    from holdfast.ports import ActivityStore
 
 PERIOD_SECONDS = 10.0
 

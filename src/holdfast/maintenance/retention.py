@@ -13,11 +13,14 @@ requests    claims that could be asked for again, once nobody will
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.retention import Group, Kept, Rules
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import UpkeepStore
+
+if TYPE_CHECKING:
+    from holdfast.ports import UpkeepStore
 
 PERIOD_SECONDS = 300.0
 LEFTOVERS_PERIOD_SECONDS = 3600.0

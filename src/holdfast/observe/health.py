@@ -12,11 +12,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-
-from prometheus_client import CollectorRegistry
+from typing import TYPE_CHECKING, Any
 
 from holdfast.observe.board import encoder_for
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 REQUEST_SECONDS = 5.0
 _JSON = "application/json"

@@ -1,7 +1,8 @@
-"""The log of a worker or a control plane: a structlog logger of its own, and the subscriber that writes events to it.
+"""The log of a worker or a control plane: a logger of its own, and the subscriber that writes events to it.
 
-Structlog's global configuration is not touched: it belongs to the user. Nor is the standard library's `logging`, but
-for what `standard_logging` adds in processes that run no user code.
+For programs it is `json_lines`; for people it is structlog's, which is loaded for them alone. Structlog's global
+configuration is not touched: it belongs to the user. Nor is the standard library's `logging`, but for what
+`standard_logging` adds in processes that run no user code.
 """
 
 from __future__ import annotations
@@ -11,26 +12,43 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor
-
-from holdfast.domain.events import Event
+from holdfast.observe.json_lines import JsonLines
 from holdfast.observe.redaction import redact
 from holdfast.observe.sentences import ALWAYS_DEBUG, is_quiet, sentence
 
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
+
+    from holdfast.domain.events import Event
+
 LogFormat = Literal["pretty", "json"]
-Logger = FilteringBoundLogger
+
+
+class Logger(Protocol):
+    def is_enabled_for(self, level: int) -> bool: ...
+
+    def debug(self, event: str, **fields: Any) -> None: ...
+
+    def info(self, event: str, **fields: Any) -> None: ...
+
+    def warning(self, event: str, **fields: Any) -> None: ...
+
+    def error(self, event: str, **fields: Any) -> None: ...
 
 
 def configure(format: LogFormat, level: str = "info", stream: TextIO | None = None) -> Logger:
     """A logger that writes to `stream`, standard error when it is None."""
     stream = sys.stderr if stream is None else stream
+    if format == "json":
+        return JsonLines(stream, level)
+    import structlog
+
     # Every attribute is given: one left out would be read from the user's global configuration.
     proxy = structlog.wrap_logger(
         structlog.PrintLogger(stream),
-        processors=_json() if format == "json" else _pretty(stream),
+        processors=_pretty(stream),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         context_class=dict,
         cache_logger_on_first_use=True,
@@ -38,17 +56,9 @@ def configure(format: LogFormat, level: str = "info", stream: TextIO | None = No
     return cast(Logger, proxy.bind())
 
 
-def _json() -> list[Processor]:
-    return [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        redact,
-        structlog.processors.JSONRenderer(default=str),
-    ]
-
-
 def _pretty(stream: TextIO) -> list[Processor]:
+    import structlog
+
     colors = stream.isatty() and not os.environ.get("NO_COLOR")
     return [
         structlog.processors.add_log_level,

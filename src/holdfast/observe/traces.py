@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import wraps
 from importlib.metadata import version
 from types import TracebackType
-from typing import Any, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -27,13 +27,15 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
 from holdfast.domain.answers import Settled, Status
-from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import Event
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Snoozed
 from holdfast.domain.traceparent import Traceparent, parse
 from holdfast.observe.redaction import masked
-from holdfast.tasks.context import JobInfo
 from holdfast.tasks.tracing import Enqueueing, of_current_job, traced
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Enqueued, NewJob
+    from holdfast.tasks.context import JobInfo
 
 SYSTEM = "holdfast"
 LONGEST_MESSAGE, LONGEST_STACK = 1_000, 8_000

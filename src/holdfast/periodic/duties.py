@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.domain.answers import Settled, Status
 from holdfast.domain.errors import NotAllowed, StoreUnavailable
@@ -24,12 +24,14 @@ from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
 from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
 from holdfast.domain.sources import SourceDeclaration
-from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.periodic.desk import Desk, Refusal
 from holdfast.periodic.part import NEVER
-from holdfast.periodic.retrying import Retrying
-from holdfast.ports import Store
+
+if TYPE_CHECKING:
+    from holdfast.domain.timing import Timing
+    from holdfast.periodic.retrying import Retrying
+    from holdfast.ports import Store
 
 ANNOUNCE_EVERY_SECONDS = 60.0
 ROW_EVERY_SECONDS = 20.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from holdfast.artifacts.opening import open_artifacts
 from holdfast.maintenance.checkpoints import checkpoints
-from holdfast.maintenance.chores import Chore
 from holdfast.maintenance.collecting import artifact_chore
 from holdfast.maintenance.leftovers import leftovers
 from holdfast.maintenance.minutes import minutes
@@ -13,7 +13,9 @@ from holdfast.maintenance.retention import Retention
 from holdfast.ports import OfferStore, Store
 from holdfast.wiring.redis import StreamOptions, stream_chore
 from holdfast.wiring.rq import rq_chore
-from holdfast.wiring.sql import open_artifacts
+
+if TYPE_CHECKING:
+    from holdfast.maintenance.chores import Chore
 
 
 def fleet_chores(

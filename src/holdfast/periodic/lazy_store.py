@@ -6,9 +6,12 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.ports import Store
+
+if TYPE_CHECKING:
+    from holdfast.ports import Store
 
 
 class LazyStore:

@@ -17,14 +17,17 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.events import Events, UpkeepDone, UpkeepFailed, UpkeepStep
 from holdfast.maintenance.chores import Chore
 from holdfast.periodic.desk import Desk, Refusal
 from holdfast.periodic.part import NEVER
-from holdfast.periodic.retrying import Retrying
-from holdfast.ports import Store
+
+if TYPE_CHECKING:
+    from holdfast.periodic.retrying import Retrying
+    from holdfast.ports import Store
 
 # A step is followed by a pause of so many times its own duration.
 PAUSE_TIMES = 4.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.domain.job import Enqueued, NewJob
-from holdfast.domain.manifest import TaskInfo
+if TYPE_CHECKING:
+    from holdfast.domain.job import Enqueued, NewJob
+    from holdfast.domain.manifest import TaskInfo
 
 
 class EnqueueStore(Protocol):

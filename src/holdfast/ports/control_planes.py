@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from holdfast.domain.answers import Beat, Reason, Verb
-from holdfast.domain.tokens import AccessRefusal, Attempted, Issued, NewToken, Standing, Token
-from holdfast.domain.views import WorkerRow
+if TYPE_CHECKING:
+    from holdfast.domain.answers import Beat, Reason, Verb
+    from holdfast.domain.tokens import AccessRefusal, Attempted, Issued, NewToken, Standing, Token
+    from holdfast.domain.views import WorkerRow
 
 
 class TokenStore(Protocol):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.domain.answers import OperatorAnswer
 from holdfast.domain.job import DEFAULT_LEASE_SECONDS, Enqueued
-from holdfast.domain.schedule import Declaration, Schedule
-from holdfast.domain.views import SourceView
+
+if TYPE_CHECKING:
+    from holdfast.domain.answers import OperatorAnswer
+    from holdfast.domain.schedule import Declaration, Schedule
+    from holdfast.domain.views import SourceView
 
 
 class OperatorStore(Protocol):

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from holdfast.domain.feed import AuditFilter, AuditPage, FeedPage, FeedPlace
-from holdfast.domain.job import Attempt, AuditEvent, Job
-from holdfast.domain.lifecycle import State
-from holdfast.domain.logs import LogLine
-from holdfast.domain.manifest import TaskInfo
-from holdfast.domain.schedule import Schedule, ScheduleFailure, Tick
-from holdfast.domain.views import (
-    Counted,
-    DeadGroups,
-    JobFilter,
-    Listed,
-    Page,
-    QueueSettings,
-    QueueView,
-    Refusal,
-    SourceEvent,
-    SourceView,
-    StateCount,
-    Stuck,
-    WorkerView,
-)
+if TYPE_CHECKING:
+    from holdfast.domain.feed import AuditFilter, AuditPage, FeedPage, FeedPlace
+    from holdfast.domain.job import Attempt, AuditEvent, Job
+    from holdfast.domain.lifecycle import State
+    from holdfast.domain.logs import LogLine
+    from holdfast.domain.manifest import TaskInfo
+    from holdfast.domain.schedule import Schedule, ScheduleFailure, Tick
+    from holdfast.domain.views import (
+        Counted,
+        DeadGroups,
+        JobFilter,
+        Listed,
+        Page,
+        QueueSettings,
+        QueueView,
+        Refusal,
+        SourceEvent,
+        SourceView,
+        StateCount,
+        Stuck,
+        WorkerView,
+    )
 
 
 class JobQueries(Protocol):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.domain.answers import Beat
-from holdfast.domain.record import NewRecord, Record, Written
-from holdfast.domain.sources import Cached, Entered, Entry, Leaving, SourceDeclaration
-from holdfast.domain.views import Page
+if TYPE_CHECKING:
+    from holdfast.domain.answers import Beat
+    from holdfast.domain.record import NewRecord, Record, Written
+    from holdfast.domain.sources import Cached, Entered, Entry, Leaving, SourceDeclaration
+    from holdfast.domain.views import Page
 
 
 class SourceStore(Protocol):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from holdfast.domain.offers import Offer
 from holdfast.ports.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.domain.offers import Offer
 
 
 class OfferStore(Store, Protocol):

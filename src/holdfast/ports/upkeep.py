@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from holdfast.domain.activity import Activity, Kind, RolledUp
-from holdfast.domain.artifacts import Artifact, LiveArtifacts
-from holdfast.domain.retention import Group, Kept, Pruned, Retired, Rules
+if TYPE_CHECKING:
+    from holdfast.domain.activity import Activity, Kind, RolledUp
+    from holdfast.domain.artifacts import Artifact, LiveArtifacts
+    from holdfast.domain.retention import Group, Kept, Pruned, Retired, Rules
 
 
 class UpkeepStore(Protocol):

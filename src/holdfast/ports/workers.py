@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from holdfast.domain.answers import Beat, Beaten, Reaped, Settled
 from holdfast.domain.job import DEFAULT_HEARTBEAT_SECONDS, DEFAULT_LEASE_SECONDS, Claimed, ClaimedJobs
-from holdfast.domain.logs import LogLine
-from holdfast.domain.manifest import TaskInfo
-from holdfast.domain.outcome import Report
-from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
-from holdfast.domain.views import WorkerRow
+
+if TYPE_CHECKING:
+    from holdfast.domain.answers import Beat, Beaten, Reaped, Settled
+    from holdfast.domain.logs import LogLine
+    from holdfast.domain.manifest import TaskInfo
+    from holdfast.domain.outcome import Report
+    from holdfast.domain.schedule import Declaration, Fired, ScheduleFailure
+    from holdfast.domain.views import WorkerRow
 
 
 class WorkStore(Protocol):

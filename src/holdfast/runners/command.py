@@ -9,15 +9,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.logs import Stream
 from holdfast.domain.outcome import Crashed, Outcome
 from holdfast.domain.spec import encode_json
 from holdfast.domain.traceparent import checked
 from holdfast.runners import usage
 from holdfast.runners.commands import verdict
-from holdfast.runners.commands.envelope import Progress
 from holdfast.runners.commands.environment import environment
 from holdfast.runners.commands.output import Output
 from holdfast.runners.commands.spawn import Spawned, in_worker_directory, program, spawn
@@ -25,9 +23,13 @@ from holdfast.runners.commands.tree import CommandTree
 from holdfast.runners.commands.watch import End, Watch
 from holdfast.runners.descendants import children
 from holdfast.runners.endings import ending
-from holdfast.tasks.command import Command
-from holdfast.tasks.context import Channel, JobInfo
 from holdfast.tasks.log_budget import LogBudget
+
+if TYPE_CHECKING:
+    from holdfast.domain.logs import Stream
+    from holdfast.runners.commands.envelope import Progress
+    from holdfast.tasks.command import Command
+    from holdfast.tasks.context import Channel, JobInfo
 
 TERM_GRACE_SECONDS = 5.0
 _PAYLOAD = "{payload}"

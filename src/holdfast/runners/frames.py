@@ -41,13 +41,16 @@ from __future__ import annotations
 
 import json
 import json.encoder
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.job import Claimed
 from holdfast.domain.outcome import Succeeded
 from holdfast.domain.wire import outcome_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from holdfast.domain.job import Claimed
 
 Frame = dict[str, Any]
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from holdfast.domain.manifest import Kind, TaskInfo
-from holdfast.domain.schedule import Declaration
-from holdfast.domain.sources import SourceDeclaration
 from holdfast.runners.process import RunnerProcess, RunnerSpec
+
+if TYPE_CHECKING:
+    from holdfast.domain.schedule import Declaration
+    from holdfast.domain.sources import SourceDeclaration
 
 FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 30.0

@@ -16,11 +16,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast.domain.job import Claimed
 from holdfast.domain.manifest import Kind
 from holdfast.runners import frames
 from holdfast.runners.descendants import kill_tree
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Claimed
 
 _CHUNK = 256 * 1024
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +68,8 @@ def _parse_stat(pid: int, text: bytes) -> Process | None:
 
 
 def _from_ps() -> Iterator[Process]:
+    import subprocess  # on Linux nobody needs it
+
     listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, check=False, text=True)
     for line in listing.stdout.splitlines():
         pid, parent, state = line.split()[:3]

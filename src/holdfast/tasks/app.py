@@ -18,12 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.domain.artifacts import JSON
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.job import Enqueued, Job
-from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.names import check_id, check_name
-from holdfast.domain.schedule import Declaration
 from holdfast.domain.sources import SourceDeclaration, check_declaration
-from holdfast.domain.views import SourceView
-from holdfast.ports import ArtifactStore
 from holdfast.settings import CONTROL_PLANES, Settings, artifacts_location, read_settings
 from holdfast.tasks.group import Registry
 from holdfast.tasks.handle import Handle
@@ -32,11 +28,16 @@ from holdfast.tasks.offering import OfferingStore
 from holdfast.tasks.options import Duration, positive_duration
 from holdfast.tasks.reading import decoded, read_artifact, result_artifact
 from holdfast.tasks.records import RecordBook
-from holdfast.tasks.scheduled import Scheduled
-from holdfast.tasks.task import AnyTask
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
+
+    from holdfast.domain.manifest import TaskInfo
+    from holdfast.domain.schedule import Declaration
+    from holdfast.domain.views import SourceView
+    from holdfast.ports import ArtifactStore
+    from holdfast.tasks.scheduled import Scheduled
+    from holdfast.tasks.task import AnyTask
 
 
 class App(Registry):

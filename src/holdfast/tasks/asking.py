@@ -7,15 +7,17 @@ asks its store itself (`worker/inline.py`). To user code both are the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.domain.asks import Verb
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.jsonable import from_json, to_json
 from holdfast.domain.record import NewRecord, Written
 from holdfast.tasks.governing import Governed, SourceGuard
-from holdfast.tasks.options import Duration
 from holdfast.tasks.recording import listed_records, new_record, single_record
+
+if TYPE_CHECKING:
+    from holdfast.tasks.options import Duration
 
 MAX_WAIT = 30.0
 

@@ -11,9 +11,10 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.domain.sources import Leaving
+if TYPE_CHECKING:
+    from holdfast.domain.sources import Leaving
 
 Key = tuple[str, int, str]  # job, attempt, source
 

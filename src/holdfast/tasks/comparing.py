@@ -6,21 +6,24 @@ and text are read if the files can be; bytes have nothing to say but their sizes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.domain.artifacts import JSON, TEXT, Artifact
 from holdfast.domain.comparison import MOST_LINES, Comparison, check_tolerance, compare
 from holdfast.domain.errors import HoldfastError, NotFound
-from holdfast.domain.job import Job
 from holdfast.domain.lifecycle import TERMINAL, State
-from holdfast.ports import ArtifactStore
 from holdfast.tasks.reading import decoded, read_artifact, result_artifact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.domain.job import Job
+    from holdfast.ports import ArtifactStore
+
+    Files = Callable[[], ArtifactStore]
 
 MOST_READ_BYTES = 64 * 1024 * 1024  # of each; both are in memory at once
 LONGEST_CHAIN = 100
-
-Files = Callable[[], ArtifactStore]
 
 
 class RunStore(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable
@@ -10,12 +9,10 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.domain import durations
-from holdfast.domain.artifacts import Artifact, ArtifactRef
 from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost
-from holdfast.domain.job import Claimed
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.tasks.asking import Asking, Records, Sources
@@ -25,7 +22,11 @@ from holdfast.tasks.log_budget import LogBudget
 from holdfast.tasks.partial_line import PartialLine
 from holdfast.tasks.placing import place
 from holdfast.tasks.results import result_to_json
-from holdfast.tasks.saving import Saves
+
+if TYPE_CHECKING:
+    from holdfast.domain.artifacts import Artifact, ArtifactRef
+    from holdfast.domain.job import Claimed
+    from holdfast.tasks.saving import Saves
 
 LEASE_LOST = "lease_lost"
 LONGEST_NOTE = 1_000
@@ -234,6 +235,8 @@ class Context(Records, Sources):
 
     async def asave(self, name: str, data: Any) -> ArtifactRef:
         """The same without holding up the event loop."""
+        import asyncio
+
         return await asyncio.to_thread(self.save, name, data)
 
     @property

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
 from holdfast.tasks.arguments import AnyArguments, Arguments
-from holdfast.tasks.command import Command
-from holdfast.tasks.home import Home
 from holdfast.tasks.options import in_manifest, on_new_job
+
+if TYPE_CHECKING:
+    from holdfast.tasks.command import Command
+    from holdfast.tasks.home import Home
 
 
 class Definition:

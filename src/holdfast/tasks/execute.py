@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import traceback
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any
@@ -34,6 +32,8 @@ def call(task: AnyTask, context: Context) -> Any:
 async def acall(task: AnyTask, context: Context) -> Any:
     """The same on the running event loop; a function that blocks goes to a thread."""
     if task.kind is not Kind.ASYNC:
+        import asyncio
+
         return await asyncio.to_thread(call, task, context)
     with entered(context):
         return await _started(task, context)
@@ -95,10 +95,14 @@ def _started(task: AnyTask, context: Context) -> Any:
 
 
 def _run_coroutine(task: AnyTask, context: Context) -> Any:
+    import asyncio  # a module of plain functions never needs it
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(acall(task, context))
+    from concurrent.futures import ThreadPoolExecutor
+
     # A notebook has a loop running in this thread; a second one needs another thread.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(copy_context().run, lambda: asyncio.run(acall(task, context))).result()

@@ -10,7 +10,6 @@ job was enqueued with is paid for already: the job was claimed under its limits.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import random
 import time
@@ -30,11 +29,11 @@ from holdfast.tasks.blocks import Blocks
 from holdfast.tasks.caching import CacheLooks, Place
 from holdfast.tasks.flag import Flag
 from holdfast.tasks.flow import Cancel, Snooze
-from holdfast.tasks.options import Duration
 
 if TYPE_CHECKING:
     from holdfast.tasks.asking import Asking
     from holdfast.tasks.context import JobInfo
+    from holdfast.tasks.options import Duration
 
 LEAVE_SECONDS = 30.0  # for the engine to hear that we left; the end of the attempt says it anyway
 SHORTEST_WAIT_SECONDS = 0.02
@@ -91,6 +90,8 @@ class Governed(ABC):
 
     async def apause(self, seconds: float) -> None:
         """A coroutine is cancelled when its job should stop; only what goes on without a lease has to look."""
+        import asyncio
+
         over_at = time.monotonic() + seconds
         while not self._woken.is_set():
             rest = over_at - time.monotonic()

@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import FrameType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.manifest import Kind
@@ -18,11 +18,13 @@ from holdfast.domain.names import check_name
 from holdfast.domain.schedule import DEFAULT_GRACE_SECONDS, Misfire
 from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.tasks.command import EXIT_PERMANENT, MAX_OUTPUT_BYTES, Command
-from holdfast.tasks.context import Context
 from holdfast.tasks.definition import define_command, define_function
 from holdfast.tasks.options import CommandOptions, Duration, TaskOptions, command_options, task_options
 from holdfast.tasks.scheduled import Scheduled, Times
 from holdfast.tasks.task import AnyFunction, AnyTask, AsyncTask, CommandTask, FunctionTask, Task
+
+if TYPE_CHECKING:
+    from holdfast.tasks.context import Context
 
 P = ParamSpec("P")
 R = TypeVar("R")

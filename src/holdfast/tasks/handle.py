@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar
 
 from holdfast.domain import durations
 from holdfast.domain.answers import Operated
-from holdfast.domain.artifacts import Artifact
-from holdfast.domain.comparison import Comparison
 from holdfast.domain.errors import JobCancelled, JobFailed, NotFound, StoreUnavailable
-from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.logs import LogLine
 from holdfast.tasks.comparing import compare_jobs, original_of
 from holdfast.tasks.following import follow, said
-from holdfast.tasks.home import Home
 from holdfast.tasks.reading import find_artifact, read_artifact
+
+if TYPE_CHECKING:
+    from holdfast.domain.artifacts import Artifact
+    from holdfast.domain.comparison import Comparison
+    from holdfast.domain.job import Enqueued, Job
+    from holdfast.tasks.home import Home
 
 R = TypeVar("R")
 
@@ -64,6 +65,8 @@ class Handle(Generic[R]):
         return self._outcome(job, timeout)
 
     async def aresult(self, timeout: float | str | timedelta | None = None) -> R:
+        import asyncio
+
         job = await asyncio.to_thread(self.job)
         for wait in _waits(timeout):
             if job.state in TERMINAL:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.domain.job import Enqueued, Job, NewJob
 from holdfast.ports import ArtifactStore, Store
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Enqueued, Job, NewJob
 
 
 class AppStore(Store, Protocol):

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.offers import Offer
-from holdfast.tasks.home import AppStore
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Enqueued, NewJob
+    from holdfast.tasks.home import AppStore
 
 # Of one call: the caller waits for it. The sweep sees to the others.
 MOST_AT_ONCE = 100

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.artifacts import INLINE_RESULT_BYTES, MAX_SAVED_RESULT_BYTES, ArtifactRef
 from holdfast.domain.errors import HoldfastError, InvalidInput
 from holdfast.domain.outcome import Failed, JobError, Outcome, Succeeded
 from holdfast.domain.spec import encode_json
-from holdfast.tasks.saving import Saves
+
+if TYPE_CHECKING:
+    from holdfast.tasks.saving import Saves
 
 _SMALL = (type(None), bool, int, float)
 _MOST_PER_CHARACTER = 4  # bytes of UTF-8

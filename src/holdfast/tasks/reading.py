@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.artifacts import JSON, TEXT, Artifact, parse_reference
 from holdfast.domain.errors import ArtifactMissing, ArtifactUnavailable, InvalidInput
-from holdfast.domain.job import Job
-from holdfast.ports import ArtifactStore
+
+if TYPE_CHECKING:
+    from holdfast.domain.job import Job
+    from holdfast.ports import ArtifactStore
 
 
 def result_artifact(job: Job, records: Sequence[Artifact]) -> Artifact:

@@ -4,12 +4,14 @@ are refused once its lease is lost."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.record import Record, Written
-from holdfast.domain.views import Page
-from holdfast.ports import RecordStore
 from holdfast.tasks.recording import listed_records, new_record, single_record
+
+if TYPE_CHECKING:
+    from holdfast.domain.record import Record, Written
+    from holdfast.domain.views import Page
+    from holdfast.ports import RecordStore
 
 PAGE = 1_000
 

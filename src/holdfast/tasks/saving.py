@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.artifacts import (
     BYTES,
@@ -29,9 +29,11 @@ from holdfast.domain.artifacts import (
 )
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.spec import encode_json
-from holdfast.ports import ArtifactStore
 from holdfast.tasks.results import result_to_json
 from holdfast.tasks.turn import Turn
+
+if TYPE_CHECKING:
+    from holdfast.ports import ArtifactStore
 
 # Of a name: what is saved under it, or None when that is about to change.
 Told = Callable[[str, Artifact | None], None]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Generic, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Enqueued, NewJob
-from holdfast.domain.manifest import Kind, TaskInfo
 from holdfast.tasks.arguments import AnyArguments, Arguments
-from holdfast.tasks.command import Command
 from holdfast.tasks.context import Context, current_or_none, detached
-from holdfast.tasks.definition import Definition
 from holdfast.tasks.handle import Handle
-from holdfast.tasks.home import AppStore
 from holdfast.tasks.options import JobOptions, job_options, on_new_job
 from holdfast.tasks.tracing import enqueueing
+
+if TYPE_CHECKING:
+    from holdfast.domain.manifest import Kind, TaskInfo
+    from holdfast.tasks.command import Command
+    from holdfast.tasks.definition import Definition
+    from holdfast.tasks.home import AppStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,6 +95,8 @@ class Task(Generic[P, R]):
         return self._options.get("connection")
 
     async def _store(self, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
+        import asyncio
+
         home = self.definition.home
         store = await asyncio.to_thread(lambda: home.store)  # the first use opens it
         with enqueueing(jobs) as sent:
@@ -103,6 +106,8 @@ class Task(Generic[P, R]):
 
     async def _store_in(self, store: AppStore, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
         if connection is None:
+            import asyncio
+
             return await asyncio.to_thread(store.enqueue_many, jobs)
         if hasattr(connection, "run_sync"):
             return await store.aenqueue_many(jobs, connection)

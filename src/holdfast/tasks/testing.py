@@ -6,11 +6,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.job import Job
-from holdfast.tasks.app import App
-from holdfast.tasks.task import AnyTask
+if TYPE_CHECKING:
+    from holdfast.domain.job import Job
+    from holdfast.tasks.app import App
+    from holdfast.tasks.task import AnyTask
 
 PAGE = 500
 

@@ -9,13 +9,15 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from holdfast.domain.answers import Settled
-from holdfast.domain.job import Enqueued, NewJob
-from holdfast.domain.outcome import Outcome
 from holdfast.domain.traceparent import checked
 from holdfast.tasks.context import JobInfo, Trace, find_current
+
+if TYPE_CHECKING:
+    from holdfast.domain.answers import Settled
+    from holdfast.domain.job import Enqueued, NewJob
+    from holdfast.domain.outcome import Outcome
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 EXPORTERS = "OTEL_TRACES_EXPORTER"

@@ -6,7 +6,6 @@ app's tasks are coroutines, else a function. What speaks HTTP is imported when t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,4 +40,6 @@ def deliver(context: Context, url: str, event: str, job: dict[str, Any]) -> dict
 
 
 async def adeliver(context: Context, url: str, event: str, job: dict[str, Any]) -> dict[str, int]:
+    import asyncio
+
     return await asyncio.to_thread(deliver, context, url, event, job)

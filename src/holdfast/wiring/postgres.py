@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, Engine
-
-from holdfast.stores.database import Database
 from holdfast.stores.postgres import PostgresDatabase, libpq_url, open_postgres
 from holdfast.transports import pg_probe
 from holdfast.transports.pg_listen import Listener
 from holdfast.transports.pg_notify import NOTIFY, Notifier
-from holdfast.transports.pg_probe import Hearing
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Engine
+
+    from holdfast.stores.database import Database
+    from holdfast.transports.pg_probe import Hearing
 
 __all__ = ["from_engine", "hearing", "notifier", "open_postgres", "start_listener"]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.domain.errors import ConfigurationError
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import OfferStore
-from holdfast.settings import Settings
 from holdfast.tasks.home import AppStore
 from holdfast.transports.redis_streams.options import LOOK_SECONDS, StreamOptions
 
 if TYPE_CHECKING:
+    from holdfast.ports import OfferStore
+    from holdfast.settings import Settings
     from holdfast.stores.sql_store import SqlStore
     from holdfast.transports.redis_streams.listener import StreamListener
     from holdfast.transports.redis_streams.transport import Transport

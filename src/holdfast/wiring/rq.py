@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.domain.errors import ConfigurationError
-from holdfast.domain.offers import Offer
 from holdfast.maintenance.chores import Chore
-from holdfast.ports import OfferStore
 from holdfast.settings import mask_secrets
 from holdfast.transports.bounded import Bounded
 
 if TYPE_CHECKING:
+    from holdfast.domain.offers import Offer
+    from holdfast.ports import OfferStore
     from holdfast.transports.rq_queues import RqQueues
 
 OFFER_SECONDS = 0.25  # that an enqueue may take longer because of RQ

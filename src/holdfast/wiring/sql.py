@@ -11,11 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from holdfast.artifacts.opening import artifacts_root, check_for_worker, open_artifacts
 from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
-from holdfast.ports import Store
 from holdfast.stores import upgrade
-from holdfast.stores.database import Database
-from holdfast.stores.histories import Histories
-from holdfast.stores.references import References
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite, open_sqlite_for_reading
 from holdfast.stores.statements.words import POSTGRES
@@ -23,6 +19,10 @@ from holdfast.stores.verbs.settle_in import complete_in
 from holdfast.transports.sqlite_changes import ChangeCheck
 
 if TYPE_CHECKING:
+    from holdfast.ports import Store
+    from holdfast.stores.database import Database
+    from holdfast.stores.histories import Histories
+    from holdfast.stores.references import References
     from holdfast.transports.pg_listen import Listener
     from holdfast.transports.pg_probe import Hearing
 
@@ -171,11 +171,15 @@ def _make_fit(database: Database, *, may_upgrade: bool) -> None:
 
 def histories(store: SqlStore) -> Histories:
     """Every job with its history, for `maintenance.verify`."""
+    from holdfast.stores.histories import Histories
+
     return Histories(store.database.engine)
 
 
 def references(store: SqlStore) -> References:
     """What speaks of jobs that are gone, for `maintenance.verify`."""
+    from holdfast.stores.references import References
+
     return References(store.database.engine)
 
 

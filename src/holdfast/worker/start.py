@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import ClassVar, cast
+from threading import Thread
+from typing import TYPE_CHECKING, ClassVar, cast
 
+from holdfast.artifacts.opening import artifacts_root, check_for_worker
 from holdfast.domain.errors import ConfigurationError
-from holdfast.domain.events import Event, Events, WorkerMoved
+from holdfast.domain.events import Event, Events, RunnerStarted, WorkerMoved
 from holdfast.domain.manifest import Kind
 from holdfast.domain.timing import LONGEST_TIMEOUT_SECONDS
 from holdfast.domain.traceparent import parse
 from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.domain.worker_states import WorkerState
 from holdfast.maintenance.chores import Chore
-from holdfast.observe.health import Health
 from holdfast.periodic.fleet import fleet_chores
 from holdfast.periodic.lazy_store import LazyStore
 from holdfast.periodic.part import NEVER
@@ -24,14 +26,11 @@ from holdfast.periodic.retrying import Retrying
 from holdfast.periodic.upkeep import Upkeep
 from holdfast.ports import Store
 from holdfast.settings import mask_url
-from holdfast.stores.pool_use import pool_use
-from holdfast.stores.sql_store import SqlStore
 from holdfast.tasks.tracing import recording
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.cache import open_cache
 from holdfast.wiring.http import AccessRefused, open_control_plane
 from holdfast.wiring.redis import LOOK_SECONDS, open_stream_wake_up, open_transport, streamed
-from holdfast.wiring.sql import artifacts_root, check_for_worker, open_store, open_wake_up
 from holdfast.worker import sd_notify
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.patience import Patience, WaitingStore
@@ -40,6 +39,10 @@ from holdfast.worker.serving import Caching, Serving
 from holdfast.worker.stores import CONNECTIONS
 from holdfast.worker.supervisor import Supervisor
 from holdfast.worker.wake_ups import FileChanges, ListenerStatus
+
+if TYPE_CHECKING:
+    from holdfast.observe.health import Health
+    from holdfast.stores.sql_store import SqlStore
 
 # The loop never sleeps for more than a second. One that stands still for so long should be restarted.
 UNWELL_SECONDS = 30.0
@@ -55,7 +58,7 @@ class Worker:
     events: Events
     told: Callable[[str], None] = lambda _line: None
     supervisor: Supervisor = field(init=False)
-    watched: ClassVar[tuple[type, ...]] = (WorkerMoved,)
+    watched: ClassVar[tuple[type, ...]] = (WorkerMoved, RunnerStarted)
 
     def __post_init__(self) -> None:
         self._control = LazyStore(lambda: self._open(self.supervisor.timing().timeout))
@@ -82,6 +85,7 @@ class Worker:
         self._close_upkeep: Callable[[], None] = lambda: None
         self._close_wake_ups: list[Callable[[], None]] = []
         self._seen_ready = False
+        self._seen_runner = False
         redis = None if self.options.control_plane else self.options.redis
         self._transport = None if redis is None else open_transport(redis)
 
@@ -108,6 +112,8 @@ class Worker:
 
     def health(self) -> Health:
         """Asked by another thread: it only reads."""
+        from holdfast.observe.health import Health  # whoever asks has it
+
         supervisor = self.supervisor
         state = supervisor.cycle.state
         stopping = state in (WorkerState.STARTING, WorkerState.DRAINING, WorkerState.STOPPED)
@@ -158,6 +164,8 @@ class Worker:
         self._check_where_files_go()
         if self.options.control_plane is not None:
             return self._open_control_plane(self.options.control_plane, timeout_seconds)
+        from holdfast.wiring.sql import open_store
+
         store = self._with_streams(
             open_store(
                 self.database_url, timeout_seconds=timeout_seconds, pool_size=CONNECTIONS, notify=self.options.notify
@@ -216,6 +224,8 @@ class Worker:
             self.supervisor.runs.hand.artifacts = artifacts_root(location, store.store_id())
 
     def _open_for_upkeep(self, timeout_seconds: float) -> Store:
+        from holdfast.wiring.sql import open_store
+
         return open_store(self.database_url, timeout_seconds=timeout_seconds, pool_size=1, notify=False)
 
     def _chores(self, store: Store) -> list[Chore]:
@@ -246,6 +256,9 @@ class Worker:
         self._close_upkeep = upkeep.close
 
     def _watch(self, event: Event) -> None:
+        if isinstance(event, RunnerStarted) and not self._seen_runner:
+            self._seen_runner = True
+            self._load_the_store()
         if not isinstance(event, WorkerMoved):
             return
         if event.after is WorkerState.RECOVERING and not self._seen_ready:
@@ -255,6 +268,17 @@ class Worker:
             sd_notify.stopping()
         elif event.after is not WorkerState.STOPPED:
             sd_notify.status(str(event.after))
+
+    def _load_the_store(self) -> None:
+        """The libraries that speak to the store are loaded while the first runner imports the app, on another core:
+        where the store is may be known only then. In the order in which whoever opens it would load them, so that one
+        who comes meanwhile waits at the first."""
+        modules = ["holdfast.wiring.sql"]
+        if self.options.control_plane is not None:
+            modules = ["holdfast.remote.line", "holdfast.remote.store"]
+        elif (self.options.database_flag or self.options.database_url).startswith("postgres"):
+            modules.append("holdfast.wiring.postgres")
+        Thread(target=_load, args=(modules,), name="holdfast-loading", daemon=True).start()
 
     def _connected(self) -> None:
         if self.options.control_plane is None:
@@ -267,6 +291,8 @@ class Worker:
         self.told(self._totals())
 
     def _listen_to_the_database(self) -> None:
+        from holdfast.wiring.sql import open_wake_up
+
         supervisor = self.supervisor
 
         def ring() -> None:
@@ -291,7 +317,16 @@ class Worker:
         return f"{tasks}, {queues}, {' + '.join(parts)}, worker {self.options.worker_id}"
 
 
+def _load(modules: list[str]) -> None:
+    for module in modules:
+        import_module(module)
+
+
 def _pool_use(way: LazyStore) -> tuple[int, int] | None:
+    if way.opened is None:
+        return None
+    from holdfast.stores.pool_use import pool_use
+
     return pool_use(way.opened)
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
@@ -112,13 +113,14 @@ def test_no_password_of_a_url_is_written(format: LogFormat) -> None:
 @pytest.mark.parametrize("format", get_args(LogFormat))
 def test_a_field_that_is_named_like_a_secret_is_hidden(format: LogFormat) -> None:
     stream = io.StringIO()
-    logger = configure(format, "info", stream).bind(lease_token="hunter2")
-    logger.info("hello", db_password="hunter2", nested={"api_key": ["hunter2"], "urls": [URL]}, secret=b"hunter2")
+    logger = configure(format, "info", stream)
+    logger.info("hello", lease_token="hunter2", nested={"api_key": ["hunter2"], "urls": [URL]}, secret=b"hunter2")
     try:
         raise ValueError(URL)
     except ValueError as error:
-        logger.exception("failed", cause=error)
+        logger.error("failed", cause=error, exc_info=True)
     assert "hunter2" not in stream.getvalue()
+    assert "ValueError" in stream.getvalue()
 
 
 @pytest.mark.parametrize("format", get_args(LogFormat))
@@ -135,6 +137,28 @@ def test_a_text_with_control_characters_cannot_steer_the_terminal(format: LogFor
     LogSubscriber(configure(format, "info", stream))(Problem("loop", "boom", "Traceback\r\x1b[2J"))
     assert "boom" in stream.getvalue()
     assert not set(stream.getvalue()) & {"\x1b", "\x9b", "\r"}
+
+
+@pytest.mark.parametrize("how", ["the exception", "a tuple", "true", "nothing"])
+def test_a_json_line_is_what_structlog_would_write(how: str) -> None:
+    ours, theirs = io.StringIO(), io.StringIO()
+    processors: list[Any] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(default=str),
+    ]
+    plain = structlog.wrap_logger(structlog.PrintLogger(theirs), processors=processors, context_class=dict)
+    for write in (configure("json", "debug", ours).error, plain.error):
+        try:
+            raise ValueError("boom")
+        except ValueError as error:
+            told = {"the exception": error, "a tuple": sys.exc_info(), "true": True, "nothing": None}[how]
+            write("hällo", job_id="1", attempt=2, at=timedelta(seconds=1), many=[1, "a"], exc_info=told)
+    our_line, their_line = json.loads(ours.getvalue()), json.loads(theirs.getvalue())
+    assert list(our_line) == list(their_line)
+    assert len(our_line.pop("timestamp")) == len(their_line.pop("timestamp"))
+    assert our_line == their_line
 
 
 def test_the_pretty_format_has_no_colours_where_there_is_no_terminal() -> None:

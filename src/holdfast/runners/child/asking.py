@@ -11,7 +11,6 @@ most likely come.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import threading
@@ -19,14 +18,16 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.asks import MOST_BYTES, Verb, error_from_json
 from holdfast.domain.errors import ConfigurationError, LeaseLost, StoreUnavailable, TooLarge
 from holdfast.runners.child import messages
-from holdfast.runners.child.link import Link
-from holdfast.runners.frames import Frame
 from holdfast.tasks.turn import Turn
+
+if TYPE_CHECKING:
+    from holdfast.runners.child.link import Link
+    from holdfast.runners.frames import Frame
 
 WINDOW = 64  # asks that somebody waits for, on their way at a time
 # With those that nobody waits for any more: their places go to others at once, as long as no supervisor is flooded.
@@ -151,6 +152,8 @@ class JobAsks:
         return ask.answer.result()
 
     async def aask(self, verb: Verb, body: dict[str, Any], timeout: float | None = None) -> Any:
+        import asyncio  # of functions alone, a runner never needs it
+
         limit = asyncio.timeout(timeout)
         try:
             async with limit:

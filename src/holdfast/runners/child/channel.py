@@ -6,13 +6,15 @@ import os
 import threading
 from collections.abc import Callable
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.artifacts import Artifact
-from holdfast.domain.logs import LogLine
 from holdfast.runners.child import messages
-from holdfast.runners.child.link import Link
 from holdfast.tasks.turn import Turn
+
+if TYPE_CHECKING:
+    from holdfast.domain.artifacts import Artifact
+    from holdfast.domain.logs import LogLine
+    from holdfast.runners.child.link import Link
 
 FLUSH_SECONDS = 0.1
 FLUSH_LINES = 100

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released
 from holdfast.runners.child import messages, tracing
-from holdfast.runners.child.work import Work
-from holdfast.runners.command import CommandRun
 from holdfast.runners.endings import ending
 from holdfast.runners.usage import Meter
 from holdfast.tasks.execute import acall, call, outcome_of, outcome_of_error
 from holdfast.tasks.placing import needs_a_file, placed
 from holdfast.tasks.task import AnyTask, CommandTask
+
+if TYPE_CHECKING:
+    from holdfast.runners.child.work import Work
 
 MOST_BYTES = 4 * 1024 * 1024
 
@@ -58,6 +59,8 @@ class Executor:
         return _done(work, outcome, meter.read())
 
     async def arun(self, work: Work) -> Done:
+        import asyncio  # a runner of functions never needs it
+
         task = self.tasks[work.job.task]
         if isinstance(task, CommandTask):
             return await asyncio.get_running_loop().run_in_executor(None, self.run, work)
@@ -82,6 +85,8 @@ class Executor:
         return _done(work, outcome, meter.read())
 
     def _run_command(self, task: CommandTask, work: Work, meter: Meter) -> Done:
+        from holdfast.runners.command import CommandRun  # brings subprocess; most runners never start a command
+
         run = CommandRun(
             task.command,
             work.job,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from holdfast.runners.child.work import Work
+if TYPE_CHECKING:
+    from holdfast.runners.child.work import Work
 
 
 class Inbox:

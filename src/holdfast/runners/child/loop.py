@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from typing import TYPE_CHECKING
 
 from holdfast.runners.child.execution import Done, stopped_before_start
-from holdfast.runners.child.service import Service
-from holdfast.runners.child.work import Work
-from holdfast.runners.frames import Frame, started
+from holdfast.runners.frames import started
+
+if TYPE_CHECKING:
+    from holdfast.runners.child.service import Service
+    from holdfast.runners.child.work import Work
+    from holdfast.runners.frames import Frame
 
 
 class LoopServer:

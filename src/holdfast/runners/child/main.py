@@ -15,10 +15,8 @@ from holdfast.runners.child.arguments import Arguments, parse
 from holdfast.runners.child.capture import Capture
 from holdfast.runners.child.execution import Executor, flush_standard_streams
 from holdfast.runners.child.link import Link
-from holdfast.runners.child.loop import LoopServer
 from holdfast.runners.child.process import become_runner
 from holdfast.runners.child.service import Server, Service
-from holdfast.runners.child.threads import ThreadServer
 from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
 from holdfast.runners.usage import CpuClock
 from holdfast.tasks.tracing import flush, set_up
@@ -61,8 +59,13 @@ def _server(arguments: Arguments, link: Link) -> Server:
     # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
     Capture(service.only_context).install()
     link.send(messages.ready(manifest, schedules, sources, app.named_store, app.named_artifacts))
-    kind = LoopServer if arguments.kind is Kind.ASYNC else ThreadServer
-    return kind(service, arguments.slots)
+    if arguments.kind is Kind.ASYNC:
+        from holdfast.runners.child.loop import LoopServer  # brings asyncio
+
+        return LoopServer(service, arguments.slots)
+    from holdfast.runners.child.threads import ThreadServer
+
+    return ThreadServer(service, arguments.slots)
 
 
 def _thread_clock(_now: float) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.domain.artifacts import Artifact
-from holdfast.domain.logs import LogLine
-from holdfast.domain.looks import Looks
-from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Outcome, Succeeded
-from holdfast.domain.schedule import Declaration
-from holdfast.domain.sources import SourceDeclaration
 from holdfast.domain.wire import outcome_to_json
 from holdfast.runners.frames import COMPLETED_IN, succeeded
+
+if TYPE_CHECKING:
+    from holdfast.domain.artifacts import Artifact
+    from holdfast.domain.logs import LogLine
+    from holdfast.domain.looks import Looks
+    from holdfast.domain.manifest import TaskInfo
+    from holdfast.domain.schedule import Declaration
+    from holdfast.domain.sources import SourceDeclaration
 
 # json.dumps with options builds an encoder on every call.
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.runners.child import messages
 from holdfast.runners.child.asking import Asks
 from holdfast.runners.child.channel import Outbox
 from holdfast.runners.child.execution import Executor, flush_standard_streams, refused, stopped_before_start
 from holdfast.runners.child.inbox import Inbox
-from holdfast.runners.child.link import Link
 from holdfast.runners.child.work import LazyFiles, Work
-from holdfast.runners.frames import Frame
-from holdfast.tasks.context import Context
+
+if TYPE_CHECKING:
+    from holdfast.runners.child.link import Link
+    from holdfast.runners.frames import Frame
+    from holdfast.tasks.context import Context
 
 
 class Server(Protocol):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
-from holdfast.runners.child.service import Service
-from holdfast.runners.frames import Frame, started
+from holdfast.runners.frames import started
+
+if TYPE_CHECKING:
+    from holdfast.runners.child.service import Service
+    from holdfast.runners.frames import Frame
 
 
 class ThreadServer:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from holdfast.domain.outcome import Outcome
-from holdfast.runners.child.work import Work
 from holdfast.runners.frames import TRACED, WORKER
 from holdfast.tasks import tracing
+
+if TYPE_CHECKING:
+    from holdfast.domain.outcome import Outcome
+    from holdfast.runners.child.work import Work
 
 SERVICE = "holdfast-runner"
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.errors import ConfigurationError
-from holdfast.domain.outcome import Report
 from holdfast.ports import ArtifactStore
 from holdfast.runners.child.asking import Asks, JobAsks
 from holdfast.runners.child.channel import JobChannel, Outbox
 from holdfast.runners.frames import OVER_HTTP
 from holdfast.tasks.context import Context, JobInfo
 from holdfast.tasks.saving import Saves
-from holdfast.tasks.tracing import AttemptTrace
+
+if TYPE_CHECKING:
+    from holdfast.domain.outcome import Report
+    from holdfast.tasks.tracing import AttemptTrace
 
 Files = Callable[[], ArtifactStore]
 

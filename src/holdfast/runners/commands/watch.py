@@ -11,10 +11,12 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from holdfast.runners.commands.output import Output
-from holdfast.runners.commands.spawn import Spawned
-from holdfast.runners.commands.tree import CommandTree
+if TYPE_CHECKING:
+    from holdfast.runners.commands.output import Output
+    from holdfast.runners.commands.spawn import Spawned
+    from holdfast.runners.commands.tree import CommandTree
 
 DRAIN_SECONDS = 1.0
 _CHUNK = 64 * 1024

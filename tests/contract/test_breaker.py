@@ -338,14 +338,14 @@ def test_a_batch_of_successes_is_one_statement_unless_a_source_has_to_learn_of_i
         return asked
 
     monkeypatch.setattr(CursorTransaction, "run", remember)
-    assert settling(None, "shop") == ["settle.calm"]
+    assert settling(None, "shop") == ["settle.succeed"]
     store.set_source("shop")
     settling("shop")
-    assert settling(None, "shop", "nobody") == ["settle.calm"]
+    assert settling(None, "shop", "nobody") == ["settle.succeed"]
     clock.move(2)
-    learning = ["settle.calm", "settle", "breaker.read", "breaker.lock", "breaker.write"]
+    learning = ["settle.succeed", "settle", "breaker.read", "breaker.lock", "breaker.write"]
     assert settling(None, "shop", "shop") == learning
-    assert settling("shop") == ["settle.calm"]
+    assert settling("shop") == ["settle.succeed"]
 
 
 # In the user's own transaction

@@ -266,7 +266,7 @@ def test_skipping_a_number_is_refused(store: SqlStore, by_hand: ByHand) -> None:
         with by_hand.refused("lifecycle"):
             by_hand(
                 f"UPDATE holdfast_jobs SET state = 'running', transition = 'claimed', seq = {seq},"
-                f" attempt = attempt + 1, {LEASE}"
+                f" attempt = attempt + 1, lease_owner = 'eve', {LEASE}"
             )
 
 
@@ -275,7 +275,7 @@ def test_a_move_into_the_past_is_refused(store: SqlStore, by_hand: ByHand) -> No
     with by_hand.refused("lifecycle"):
         by_hand(
             "UPDATE holdfast_jobs SET state = 'cancelled', transition = 'cancelled', seq = seq + 1,"
-            " updated_at = '2001-01-01T00:00:00.000000Z'"
+            f" updated_at = '2001-01-01T00:00:00.000000Z', finished_at = '{FAR}'"
         )
 
 

@@ -53,6 +53,9 @@ CREATE OR REPLACE FUNCTION holdfast_complete_manual_update() RETURNS trigger LAN
 BEGIN
   NEW.seq := OLD.seq + 1;
   NEW.transition := {rules.MANUAL_EVENT};
+  IF NEW.transition = 'none' THEN
+    PERFORM holdfast_refuse_move(OLD.id, OLD.state, NEW.state, 'none');
+  END IF;
   NEW.transition_detail := json_build_object('manual', true, 'role', session_user);
   NEW.updated_at := greatest(holdfast_now(), OLD.updated_at);
   IF NEW.state = 'running' AND OLD.state <> 'running' THEN

@@ -20,11 +20,11 @@ def apply(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
         "details": _array(_quoted(_detail(report)) for report in reports),
         "results": _results(reports),
     }
-    try:
-        with database.statement() as transaction:
+    with database.statement() as transaction:
+        try:
             [[applied]] = transaction.rows(SUCCEED, given)
-    except database.lock_errors:
-        return {}
+        except database.lock_errors:
+            return {}
     if applied is not None:
         held = set(applied)
         reports = [report for report in reports if report.job_id in held]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import (
+    bench,
     db,
     dead,
     demo,
@@ -131,6 +132,7 @@ app.command("top")(top.top)
 app.command("stuck")(stuck.stuck)
 app.command("verify")(verify.verify)
 app.command("doctor")(doctor.doctor)
+app.command("bench")(bench.bench)
 
 _db = _group("db", "The database's tables.")
 _db.command("upgrade")(db.upgrade)

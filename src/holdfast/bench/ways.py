@@ -42,9 +42,10 @@ class Ways:
         self.top_up(1)
         [job] = self._claim(1)
         beat = Beat(job.job_id, job.attempt, job.lease_token, self._ground.worker)
-        took = repeated(seconds, self._stop, lambda: self._store.heartbeat([beat]))
-        self._settle([job])
-        return took
+        try:
+            return repeated(seconds, self._stop, lambda: self._store.heartbeat([beat]))
+        finally:  # else clearing up would wait for the end of its lease
+            self._settle([job])
 
     def flush(self, seconds: float) -> float:
         """What a commit waits for the disk. On Postgres: the same transaction with and without waiting for it, in

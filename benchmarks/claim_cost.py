@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.databases import Databases
 from benchmarks.tables import markdown
+from holdfast.domain.digests import binding
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.claim import CLAIM
 
@@ -49,6 +50,7 @@ def explain(store: SqlStore, batch: int) -> dict[str, Any]:
     parameters = {
         "worker": "bench",
         "secret": os.urandom(32),
+        "binding": binding(""),
         "limit": batch,
         "window": batch + batch // 2 + 16,
         "tasks": json.dumps(["noop"]),

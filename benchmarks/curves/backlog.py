@@ -10,9 +10,9 @@ import statistics
 import time
 from contextlib import ExitStack
 
-from benchmarks.claim_cost import buffers, explain
 from benchmarks.curves.curve import Curve, spread
 from benchmarks.curves.draining import QUEUE, TASK, enqueue
+from benchmarks.curves.plans import claim_buffers
 from benchmarks.databases import Databases, settle_down
 from benchmarks.plots import Plot, Series
 from holdfast.domain.outcome import Report, Succeeded
@@ -30,16 +30,17 @@ Case = tuple[int, int]  # how many are due, how many are claimed
 def run(handed: Databases, scale: float) -> Curve:
     rows: list[list[object]] = []
     lines: list[Series] = []
-    for kind in handed.kinds:
-        sizes = sorted({max(1_000, int(size * scale)) for size in SIZES[kind]})
+    scaled = {kind: sorted({max(1_000, int(size * scale)) for size in SIZES[kind]}) for kind in handed.kinds}
+    columns = sorted({size for sizes in scaled.values() for size in sizes})
+    for kind, sizes in scaled.items():
         times, touched = _measure(handed, kind, sizes, max(10, int(ROUNDS * min(1.0, scale * 10))))
         for batch in BATCHES:
             values = [times[size, batch] for size in sizes]
-            cells = [f"{value:.2f}" for value in values] + [""] * (len(SIZES["postgres"]) - len(sizes))
+            cells = [f"{times[size, batch]:.2f}" if size in sizes else "" for size in columns]
             looked = [touched[size, batch] for size in sizes] if touched else []
             rows.append([kind, batch, *cells, f"{spread(values):.2f}", " / ".join(str(n) for n in looked)])
             lines.append(Series(f"{kind}, batch {batch}", list(zip(sizes, values, strict=True))))
-    due = [f"{max(1_000, int(size * scale)):,} due" for size in SIZES["postgres"]]
+    due = [f"{size:,} due" for size in columns]
     plot = Plot("Claim and settle against the backlog", "jobs that are due", "ms", lines, log_x=True, log_y=True)
     return Curve(
         "backlog",
@@ -58,11 +59,13 @@ def _measure(handed: Databases, kind: str, sizes: list[int], rounds: int) -> tup
             _fill(store, size)
             settle_down(store)
         touched = {
-            (size, batch): buffers(explain(store, batch))
+            (size, batch): claim_buffers(store, batch)
             for size, store in stores.items()
             for batch in BATCHES
             if kind == "postgres"
         }
+        for store in stores.values():
+            enqueue(store, sum(BATCHES))  # what was claimed to be explained
         took: dict[Case, list[float]] = {(size, batch): [] for size in sizes for batch in BATCHES}
         for _ in range(rounds):
             for (size, batch), values in took.items():

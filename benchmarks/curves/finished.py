@@ -54,7 +54,7 @@ def run(handed: Databases, scale: float) -> Curve:
             "turn",
             "jobs/s",
             [Series(way, list(enumerate(found[way], 1))) for way in ways],
-            ticks_x=range(1, rounds + 1),
+            ticks_x=tuple(range(1, rounds + 1)),
         ),
     }
     usual = statistics.median(rate for _, rate in pace)

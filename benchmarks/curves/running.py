@@ -26,5 +26,5 @@ def run(handed: Databases, names: Sequence[str], scale: float) -> None:
         began = time.monotonic()
         curve = CURVES[name](handed, scale)
         seconds = time.monotonic() - began
-        curve.write(scale, seconds)
         print(f"{curve.text()}\n\n({name}: {seconds:,.0f} s)\n", flush=True)
+        curve.write(scale, seconds)

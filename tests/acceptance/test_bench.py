@@ -107,14 +107,12 @@ def has_a_worker(store: SqlStore) -> bool:
         return bool(connection.scalar(text(claimed), {"ours": f"{PREFIX}%", "raw": "%-raw"}))
 
 
-@pytest.mark.parametrize(
-    ("stage", "sent"), [(has_enqueued, signal.SIGINT), (has_a_worker, signal.SIGINT), (has_enqueued, signal.SIGTERM)]
-)
+@pytest.mark.parametrize(("stage", "sent"), [(has_enqueued, signal.SIGTERM), (has_a_worker, signal.SIGINT)])
 def test_a_run_that_is_interrupted_leaves_nothing_behind(
     holdfast: CommandLine, inhabited: SqlStore, stage: Callable[[SqlStore], bool], sent: signal.Signals
 ) -> None:
     before = contents(inhabited)
-    with measuring(holdfast, "--seconds", "6", "--json") as process:
+    with measuring(holdfast, "--seconds", "2", "--json") as process:
         wait_until(lambda: stage(inhabited), what="it is under way", timeout=60)
         os.kill(process.pid, sent)
         out, err = process.communicate(timeout=60)

@@ -26,20 +26,24 @@ class Stop:
     A second signal ends everything at once."""
 
     def __init__(self) -> None:
-        self._is_set = threading.Event()
+        self._wanted = threading.Event()
+
+    @property
+    def is_set(self) -> bool:
+        return self._wanted.is_set()
 
     def check(self) -> None:
-        if self._is_set.is_set():
+        if self.is_set:
             raise Interrupted
 
     def wait(self, seconds: float) -> None:
-        self._is_set.wait(seconds)
+        self._wanted.wait(seconds)
         self.check()
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:
-        if self._is_set.is_set():
+        if self.is_set:
             raise KeyboardInterrupt(number)
-        self._is_set.set()
+        self._wanted.set()
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:

@@ -79,13 +79,16 @@ def _run(session: Session, settings: Settings, seconds: float, keep: bool) -> Re
         ground = Ground(store, queue_name())
         try:
             report = measure(ground, settings, seconds, stop, _telling(session))
-            return replace(report, kept_queue=ground.queue) if keep else report
         except Interrupted:
-            output.remark("interrupted" if keep else "interrupted: removing what was made")
+            output.remark(f"interrupted: {'its jobs stay' if keep else 'removing what was made'}")
             return None
         finally:
             if not keep:
                 _clear(session, ground)
+        if stop.is_set:
+            output.remark("interrupted")
+            return None
+        return replace(report, kept_queue=ground.queue) if keep else report
 
 
 def _telling(session: Session) -> Callable[[str], None]:

@@ -5,6 +5,8 @@ The workers are simulated, a few processes of some hundreds each; what they ask,
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
 import sys
 import time
@@ -23,7 +25,7 @@ from tests.servers.valkey import ValkeyServer
 WORKERS = (100, 250, 500, 1_000)
 PROCESSES = 4
 SECONDS = 30.0
-START_SECONDS = 5.0
+SETTLE_SECONDS = 3.0
 WAYS = {"polling": "poll the database", "streams": "the Redis door", "blocked": "blocked in XREADGROUP"}
 USED_UP = 0.8  # of one core: as many as a database would be asked to bear for nothing
 
@@ -66,7 +68,8 @@ def _measure(handed: Databases, store: SqlStore, way: str, workers: int, seconds
     valkey.start()
     try:
         with _clients(way, workers // PROCESSES, url_of(store), valkey.url) as processes:
-            time.sleep(START_SECONDS)
+            _wait_for_all(processes, 0 if way == "blocked" else workers // PROCESSES)
+            time.sleep(SETTLE_SECONDS)
             told: list[list[tuple[int, float]]] = []
 
             def wait(length: float) -> None:
@@ -97,11 +100,15 @@ def _clients(way: str, count: int, database: str, redis: str) -> Iterator[list[s
             process.communicate()
 
 
+def _wait_for_all(processes: list[subprocess.Popen[str]], count: int) -> None:
+    """Until each of the workers has asked once; those that are blocked have when they say anything."""
+    for process in processes:
+        while _last(process)[0] < count:
+            pass
+
+
 def _last(process: subprocess.Popen[str]) -> tuple[int, float]:
     """What it has said last, once it says something new."""
-    import os
-    import select
-
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     text = ""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import TypeAdapter
 from sqlalchemy import text
@@ -19,8 +20,10 @@ from holdfast.bench.ground import PREFIX, STAMPED, TASK, Ground, queue_name
 from holdfast.bench.report import Report
 from holdfast.domain.lifecycle import State
 from holdfast.domain.schedule import Declaration
+from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.upgrade import VERSION_TABLE
+from holdfast.stores.upgrade import VERSION_TABLE, upgrade
+from holdfast.wiring.sql import open_database
 from tests.acceptance.command_line import CommandLine, InProcess
 from tests.acceptance.test_jobs import fail_for_good
 from tests.servers.waiting import wait_until
@@ -126,9 +129,11 @@ def test_jobs_that_are_kept_are_named_and_go_with_a_later_run_once_they_are_old(
     here: InProcess, store: SqlStore
 ) -> None:
     killed = Ground(store, f"{PREFIX}{int(time.time()) - 7200:x}-abcdef")
+    killed_at_its_end = Ground(store, f"{PREFIX}{int(time.time()) - 3700:x}-abcdef")
     another = Ground(store, queue_name())
     for ground in (killed, another):
         store.enqueue_many(ground.new_jobs(3))
+    store.cancel([job.id for job in store.enqueue_many(killed_at_its_end.new_jobs(3))])
 
     document = here("bench", "--seconds", "1", "--json", "--keep").succeeded().document
 
@@ -136,7 +141,8 @@ def test_jobs_that_are_kept_are_named_and_go_with_a_later_run_once_they_are_old(
     assert kept.queue.startswith(PREFIX)
     assert {job.task for job in store.jobs(queue=kept.queue, limit=1000).items} <= {TASK, STAMPED}
     assert store.jobs(queue=kept.queue, states=[State.SUCCEEDED], limit=1).items
-    assert store.jobs(queue=killed.queue).items == (), "of a run that was killed long ago"
+    for ground in (killed, killed_at_its_end):
+        assert store.jobs(queue=ground.queue).items == (), "of a run that was killed long ago"
     assert len(store.jobs(queue=another.queue).items) == 3, "of a run that may still be under way"
     for ground in (kept, another):
         assert ground.clear()
@@ -174,3 +180,20 @@ def test_wrong_usage_is_refused_and_no_file_is_made(inside: InProcess) -> None:
     inside("bench", "--seconds", "0").refused("--seconds", "1")
     assert "no database file" in inside("bench").said_no().err
     assert list(inside.folder.iterdir()) == []
+
+
+def test_jobs_that_somebody_has_locked_are_not_said_to_be_gone(postgres_database: str) -> None:
+    database = open_database(postgres_database)
+    upgrade(database.engine)
+    store = SqlStore(database)
+    ground = Ground(store, queue_name())
+    first, *_others = [job.id for job in store.enqueue_many(ground.new_jobs(3))]
+    with psycopg.connect(libpq_url(postgres_database)) as somebody:
+        store.cancel([first])
+        somebody.execute("SELECT 1 FROM holdfast_jobs WHERE id = %s FOR UPDATE", (first,))
+        assert not ground.clear()
+        assert [job.id for job in store.jobs(queue=ground.queue).items] == [first]
+        somebody.rollback()
+    assert ground.clear()
+    assert store.counts() == {}
+    database.close()

@@ -18,7 +18,7 @@ from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.outcome import Released, Report
 from holdfast.domain.retention import Group, Kept
-from holdfast.stores.schema import CLAIMABLE_SQL, jobs, minutes
+from holdfast.stores.schema import CLAIMABLE_SQL, in_states, jobs, minutes
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.retention import FOUND
 
@@ -65,7 +65,7 @@ class Ground:
                 return False
             time.sleep(LOOK_SECONDS)
         self._forget_minutes()
-        return True
+        return not self._has_ended_jobs()
 
     def _active(self, limit: int) -> list[str]:
         """By the indexes that claims and reapers use: in a table of any size it costs no more than what is found."""
@@ -103,6 +103,12 @@ class Ground:
         with self.store.database.reading() as transaction:
             return any(row[0] == self.queue for row in transaction.rows(FOUND[Kept.HISTORIES]))
 
+    def _has_ended_jobs(self) -> bool:
+        """Somebody's transaction may have locked a row: pruning passes over it."""
+        ended = select(jobs.c.id).where(jobs.c.queue == self.queue, text(in_states(TERMINAL))).limit(1)
+        with self.store.database.engine.connect() as connection:
+            return connection.scalar(ended) is not None
+
     def _forget_minutes(self) -> None:
         names = or_(
             and_(minutes.c.kind == "queue", minutes.c.name == self.queue),
@@ -115,7 +121,11 @@ class Ground:
 def forgotten(store: SqlStore) -> list[str]:
     """Queues of runs that were killed: nothing else ends without clearing up."""
     oldest = time.time() - FORGOTTEN_SECONDS
-    return [name for name in store.offered_queues() if (began := _began(name)) is not None and began < oldest]
+    names = set(store.offered_queues())
+    with store.database.reading() as transaction:
+        for what in Kept:
+            names.update(row[0] for row in transaction.rows(FOUND[what]))
+    return sorted(name for name in names if (began := _began(name)) is not None and began < oldest)
 
 
 def _began(queue: str) -> float | None:

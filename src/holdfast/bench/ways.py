@@ -17,7 +17,7 @@ from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs.enqueueing import enqueue_in
 
-MOST_JOBS = 50_000  # enqueued by one measurement: they have to be removed again
+MOST_JOBS = 40_000  # enqueued by one measurement: they have to be removed again
 _PAGE = b"\0" * 4096
 
 

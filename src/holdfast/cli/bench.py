@@ -40,6 +40,8 @@ def bench(
     Everything happens in a queue of its own, which is removed at the end, after Ctrl-C too. Jobs of others are not
     touched; they may be slower while it runs.
     """
+    if sys.platform == "win32":
+        raise ConfigurationError("A worker is part of what is measured, and needs Linux or macOS.")
     session = begin(context, json)
     session = Session(database or session.database, session.json)
     settings = session.settings()
@@ -103,8 +105,8 @@ def _clear(session: Session, ground: Ground) -> None:
         is_clear = ground.clear(steps.told)
     if not is_clear:
         output.remark(
-            f"Some jobs of queue {ground.queue} are still held, by a worker that was killed or somebody's transaction."
-            " They run nowhere; the next `holdfast bench` after an hour removes them."
+            f"Some jobs of queue {ground.queue} are still there: a worker that was killed holds them, or somebody's"
+            " transaction has them locked. They run nowhere; the next `holdfast bench` after an hour removes them."
         )
 
 

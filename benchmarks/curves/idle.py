@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import statistics
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 
 from benchmarks.curves.curve import Curve
 from benchmarks.curves.draining import enqueue, url_of
+from benchmarks.curves.idle_clients import JITTER, POLL_SECONDS
 from benchmarks.curves.usage import Used, over
 from benchmarks.databases import Databases
 from benchmarks.plots import Plot, Series
@@ -27,6 +29,7 @@ PROCESSES = 4
 SECONDS = 30.0
 SETTLE_SECONDS = 3.0
 WAYS = {"polling": "poll the database", "streams": "the Redis door", "blocked": "blocked in XREADGROUP"}
+ASKS = 1 / (POLL_SECONDS * statistics.mean(JITTER))  # a second, of one worker that has found nothing for a while
 USED_UP = 0.8  # of one core: as many as a database would be asked to bear for nothing
 
 
@@ -40,19 +43,27 @@ def run(handed: Databases, scale: float) -> Curve:
             for way, words in WAYS.items():
                 used, asked, ms = _measure(handed, store, way, workers, seconds)
                 found[way, workers] = used
-                database = used.cores["database"]
-                fit = f"{workers * USED_UP / database:,.0f}" if database > 0.005 else "not bounded here"
-                rows.append([words, workers, asked, used.transactions, database, used.cores["redis"], ms, fit])
+                fit, kept_up = _fit(used, asked), f"{asked / (workers * ASKS):.0%}" if asked else ""
+                cores = (used.cores["database"], used.cores["redis"])
+                rows.append([words, workers, asked, kept_up, used.transactions, *cores, ms, fit])
     sizes = sorted({workers for _, workers in found})
     series = [Series(words, [(n, found[way, n].cores["database"]) for n in sizes]) for way, words in WAYS.items()]
     plot = Plot("Idle workers and the database's processor", "idle workers", "cores", series)
-    headings = ["they", "workers", "questions/s", "queries/s", "cores, database", "cores, Redis", "ms a question"]
+    headings = ["they", "workers", "questions/s", "of what they want", "queries/s", "cores, database", "cores, Redis"]
     note = (
         f"{seconds:.0f} s each, nothing to claim. How many would fit: until the database spends {USED_UP} of a core on"
-        " being asked for nothing."
+        " being asked for nothing, by what one question cost it here. Where they get less than they want, the machine"
+        " is full: workers, simulated or not, share it with the database."
     )
-    headings.append(f"would fit in {USED_UP} core")
+    headings += ["ms a question", f"would fit in {USED_UP} core"]
     return Curve("idle", "Idle workers: polling against the Redis door", headings, rows, {"": plot}, [note])
+
+
+def _fit(used: Used, asked: float) -> str:
+    """So many workers as ask for that much of a core; by the cost of a question, because a full machine asks less."""
+    if asked == 0 or used.cores["database"] < 0.005:
+        return "not bounded here"
+    return f"{USED_UP / (used.cores['database'] / asked * ASKS):,.0f}"
 
 
 def _finish_some(store: SqlStore) -> None:

@@ -28,6 +28,7 @@ from holdfast.wiring.sql import open_store
 QUEUES, TASKS = ("default",), ("noop",)
 THREADS = 5
 SLOTS = 2
+JITTER = (0.75, 1.0)
 POLL_SECONDS = Settings(database_url="sqlite://").poll_interval
 
 
@@ -53,8 +54,8 @@ class Pollers:
             with self._lock:
                 self.asked += 1
                 self.took += ended - began
-                # As `Pickup` waits when it has backed off as far as it goes.
-                heapq.heappush(self._due, (ended + POLL_SECONDS * random.uniform(0.75, 1.0), number))
+                # As `worker/pickup.py` waits when it has backed off as far as it goes.
+                heapq.heappush(self._due, (ended + POLL_SECONDS * random.uniform(*JITTER), number))
 
 
 def poll(asks: list[Callable[[], object]]) -> None:

@@ -36,7 +36,15 @@ def run(handed: Databases, scale: float) -> Curve:
         for kind in handed.kinds
         for way, rates in (("enqueue in bulk", enqueued), ("drain, 1 worker", finished))
     ]
-    plot = Plot("Throughput against the payload", "bytes of payload", "jobs/s", series, True, True, tuple(SIZES))
+    plot = Plot(
+        "Throughput against the payload",
+        "bytes of payload",
+        "jobs/s",
+        series,
+        log_x=True,
+        log_y=True,
+        ticks_x=tuple(SIZES),
+    )
     headings = ["store", "payload", "enqueue, jobs/s", "MB/s", "drain, jobs/s", "MB/s"]
     note = f"Text that does not compress well, so that it is not made small on its way; median of {rounds}."
     return Curve("payloads", "Throughput against the payload", headings, rows, {"": plot}, [note])

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from benchmarks import claim_cost, dashboard, doors, governance, ledger, retention, worker
+from benchmarks.curves import running as curves
 from benchmarks.databases import Databases, databases
 
 PARTS: dict[str, Callable[[Databases, float], str]] = {
@@ -22,9 +23,11 @@ PARTS: dict[str, Callable[[Databases, float], str]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs on this machine.")
-    parser.add_argument("parts", nargs="*", help=f"which: {', '.join(PARTS)} (default: all)")
+    parser.add_argument("parts", nargs="*", help=f"which: {', '.join(PARTS)} (default: all); or: curves [name …]")
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full size, such as 0.01")
     options = parser.parse_args()
+    if options.parts[:1] == ["curves"]:
+        return _curves(parser, options.parts[1:], options.scale)
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:
         parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(PARTS)}")
@@ -32,6 +35,15 @@ def main() -> int:
     with databases() as handed:
         for part in options.parts or PARTS:
             print(PARTS[part](handed, options.scale) + "\n", flush=True)
+    return 0
+
+
+def _curves(parser: argparse.ArgumentParser, names: list[str], scale: float) -> int:
+    unknown = [name for name in names if name not in curves.CURVES]
+    if unknown:
+        parser.error(f"no curve is called {unknown[0]!r}; there are {', '.join(curves.CURVES)}")
+    with databases() as handed:
+        curves.run(handed, names, scale)
     return 0
 
 

@@ -34,6 +34,11 @@ class Databases:
     def kinds(self) -> list[str]:
         return ["sqlite", *(["postgres"] if self._server else [])]
 
+    @property
+    def server(self) -> PostgresServer:
+        assert self._server is not None
+        return self._server
+
     @contextmanager
     def store(self, kind: str) -> Iterator[SqlStore]:
         self._made += 1
@@ -50,6 +55,15 @@ class Databases:
             yield store
         finally:
             store.close()
+            self._remove(kind, name)
+
+    def _remove(self, kind: str, name: str) -> None:
+        """Some of them are large."""
+        if kind != "sqlite":
+            self.server.drop_database(name)
+            return
+        for file in self._folder.glob(f"{name}.db*"):
+            file.unlink()
 
 
 @contextmanager

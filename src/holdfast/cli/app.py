@@ -39,6 +39,7 @@ COMMANDS: Commands = {
     "stuck": "stuck:stuck",
     "verify": "verify:verify",
     "doctor": "doctor:doctor",
+    "bench": "bench:bench",
     "demo": "demo:demo",
     "version": "version:version",
     "jobs": Group(

@@ -53,6 +53,12 @@ class CursorTransaction:
         found: list[Row] = self.cursor.fetchall()
         return found
 
+    def changes(self, statement: Statement, parameters: Parameters) -> int:
+        """Run a statement that returns no rows; how many it changed."""
+        self.run(statement, parameters)
+        changed: int = self.cursor.rowcount
+        return changed
+
     def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
         known = {**self._fixed, **(parameters or {})}
         if statement.replan and self.dialect == POSTGRES:

@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, LockNotAvailable
 from psycopg.pq import TransactionStatus
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, Pool, PoolProxiedConnection, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -73,25 +73,43 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[Any, type[CursorTransaction]]]:
-        """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault."""
+        """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault.
+
+        Taken from the pool itself: an engine's `connect` costs as much again as a statement."""
         pool = self.engine.pool  # asked for first: it may be replaced while we wait for a connection
-        with reachable(), self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
+        with reachable():
+            taken = pool.connect()
+            driver: Any = taken.driver_connection
+            borrowed = not driver.autocommit  # from a user's engine, who expects transactions of it
             try:
-                yield driver, UncompiledTransaction if connection.info.get(COMPILES) else CursorTransaction
+                if borrowed:
+                    driver.autocommit = True
+                yield driver, UncompiledTransaction if taken.info.get(COMPILES) else CursorTransaction
             except (InvalidSqlStatementName, DuplicatePreparedStatement) as error:
-                connection.invalidate()
+                taken.invalidate()
                 self._prepare_no_more()
                 raise StoreUnavailable("a pooler lost a prepared statement; none is prepared from now on") from error
             except psycopg.Error:
                 if driver.closed:
-                    connection.invalidate()
+                    taken.invalidate()
                     self.engine.dispose()
                 raise
             finally:
-                # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it.
-                if (self._is_closed or self.engine.pool is not pool) and not connection.invalidated:
-                    connection.invalidate()
+                self._give_back(taken, pool, borrowed)
+
+    def _give_back(self, taken: PoolProxiedConnection, pool: Pool, borrowed: bool) -> None:
+        driver: Any = taken.driver_connection
+        if driver is None:  # it was broken
+            return
+        # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it.
+        if self._is_closed or self.engine.pool is not pool:
+            taken.invalidate()
+            return
+        if driver.info.transaction_status != TransactionStatus.IDLE:
+            driver.rollback()
+        if borrowed:
+            driver.autocommit = False
+        taken.close()
 
     def _prepare_no_more(self) -> None:
         """Sessions are shared, although nothing told us so when we connected."""
@@ -185,6 +203,7 @@ def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float 
     parsed = parsed.difference_update_query(["prepare_threshold"])
     engine = create_engine(
         parsed,
+        isolation_level="AUTOCOMMIT",
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_pre_ping=False,
@@ -258,7 +277,6 @@ def _get_to_know(connection: Any, record: Any, preparing: Preparing) -> None:
     connection.autocommit = True
     known = {"known": connection.info.backend_pid}
     direct, compiles = connection.execute(_SWITCH_COMPILATION_OFF, known, prepare=False).fetchone()
-    connection.autocommit = False
     if direct or preparing.through_poolers:
         connection.prepare_threshold = preparing.after
     record.info[POOLED] = not direct

@@ -36,7 +36,7 @@ from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import settle as sql
-from holdfast.stores.statements.words import POSTGRES, Statement
+from holdfast.stores.statements.words import Statement
 from holdfast.stores.verbs import artifacts, lost, succeeding
 from holdfast.stores.verbs.breaker import settle_sources
 from holdfast.stores.verbs.checking import Checked, check
@@ -95,7 +95,7 @@ def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str
 def _apply_once(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
     """Plain successes that no source has to learn of, which are nearly all of them, are a single statement."""
     done: dict[str, Settled] = {}
-    if database.dialect == POSTGRES and (plain := [report for report in reports if report.is_plain]):
+    if plain := [report for report in reports if report.is_plain]:
         done = succeeding.apply(database, plain)
         if len(done) == len(reports):
             return done

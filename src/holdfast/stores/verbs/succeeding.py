@@ -1,4 +1,4 @@
-"""Plain successes on Postgres: one call (`routines/succeed.py`), with nothing to decide and nothing to read first."""
+"""Plain successes: nothing to decide, and nothing to read first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from holdfast.domain.answers import Settled, Status
 from holdfast.domain.lifecycle import Event, State
 from holdfast.stores.database import Database
 from holdfast.stores.statements.settle import SUCCEED
+from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs.checking import Checked
 
 
 def apply(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
     """The answers to those that were applied, by job. None, if others have had some of the rows for too long."""
+    applied = _together(database, reports) if database.dialect == POSTGRES else _one_by_one(database, reports)
+    return {
+        report.job_id: Settled(report.job_id, report.attempt, Status.APPLIED, Event.SUCCEEDED, State.SUCCEEDED)
+        for report in applied
+    }
+
+
+def _together(database: Database, reports: Sequence[Checked]) -> Sequence[Checked]:
     given = {
         "ids": _array(report.job_id for report in reports),
         "attempts": _array(str(report.attempt) for report in reports),
@@ -24,13 +33,26 @@ def apply(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
         try:
             [[applied]] = transaction.rows(SUCCEED, given)
         except database.lock_errors:
-            return {}
-    if applied is not None:
-        held = set(applied)
-        reports = [report for report in reports if report.job_id in held]
+            return []
+    if applied is None:
+        return reports
+    held = set(applied)
+    return [report for report in reports if report.job_id in held]
+
+
+def _one_by_one(database: Database, reports: Sequence[Checked]) -> list[Checked]:
+    """In one transaction; on SQLite a statement is a call, not a journey."""
+    with database.transaction() as transaction:
+        return [report for report in reports if transaction.changes(SUCCEED, _row(report))]
+
+
+def _row(report: Checked) -> dict[str, object]:
     return {
-        report.job_id: Settled(report.job_id, report.attempt, Status.APPLIED, Event.SUCCEEDED, State.SUCCEEDED)
-        for report in reports
+        "id": report.job_id,
+        "attempt": report.attempt,
+        "token": report.digest,
+        "detail": _detail(report),
+        "result": report.result,
     }
 
 

@@ -1,0 +1,25 @@
+"""In which order variants are measured in a round.
+
+Those whose ratios matter stand side by side, and the reference comes again after every few others, so that whoever is
+measured has it for a neighbour. Every other round is the other way round, so that nobody is always first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BETWEEN = 4  # others between two measurements of the reference
+
+
+def round_of(names: Sequence[str], pairs: Sequence[Sequence[str]], reference: str, turn: int) -> list[str]:
+    """`pairs`: names that are to be neighbours. Only what is in `names` is measured."""
+    wanted = set(names)
+    core = [[name for name in pair if name in wanted] for pair in pairs]
+    placed = {name for pair in core for name in pair}
+    others = [name for name in names if name not in placed]
+    order = [name for pair in core for name in pair]
+    for start in range(0, len(others), BETWEEN):
+        order += others[start : start + BETWEEN]
+        if reference in wanted:
+            order.append(reference)
+    return order if turn % 2 == 0 else order[::-1]

@@ -1,0 +1,78 @@
+"""How long a job waits after the process that ran it was killed (SIGKILL), at the peer's defaults.
+
+Two kinds. *Worker*: the worker and all that it started are killed at once, as when a container dies, and a new worker is
+started. *Runner*: only the process that the job ran in is killed, where that is not the worker itself. What counts is
+the last of the cut jobs to begin again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from benchmarks.peers import records
+from benchmarks.peers.bench import START_SECONDS, Bench, Broken
+from benchmarks.peers.processes import Worker, wait_for
+
+JOBS = 4
+JOB_SECONDS = 300.0  # longer than anything here: a job that was cut never ends by itself
+SETTLED_SECONDS = 1.0  # from the first start: the others begin, and claims are written down
+
+
+def worker_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any]:
+    worker = _with_running_jobs(bench, concurrency)
+    killed_at = time.monotonic()
+    worker.kill()
+    with bench.workers(1, concurrency):
+        return _restarted(bench, killed_at, limit)
+
+
+def runner_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any] | None:
+    """None where jobs run in the worker's own process."""
+    worker = _with_running_jobs(bench, concurrency)
+    try:
+        number, runner = _first_runner(bench)
+        if runner == worker.pid:
+            return None
+        killed_at = time.monotonic()
+        os.kill(runner, signal.SIGKILL)
+        return _restarted(bench, killed_at, limit, {number})
+    finally:
+        worker.kill()
+
+
+def _with_running_jobs(bench: Bench, concurrency: int) -> Worker:
+    bench.reset(concurrency)
+    worker = bench.start(concurrency, JOB_SECONDS)
+    try:
+        bench.enqueue(JOBS, "one")
+        if not wait_for(lambda: records.count(bench.out) > 0, START_SECONDS):
+            raise Broken("no job began")
+        time.sleep(SETTLED_SECONDS)
+    except BaseException:
+        worker.kill()
+        raise
+    return worker
+
+
+def _first_runner(bench: Bench) -> tuple[int, int]:
+    number, pid = bench.pids.read_text().splitlines()[0].split()
+    return int(number), int(pid)
+
+
+def _restarted(bench: Bench, killed_at: float, limit: float, only: set[int] | None = None) -> dict[str, Any]:
+    def back() -> bool:
+        cut, again = records.restarts(records.read(bench.out), killed_at)
+        return (cut if only is None else only) <= set(again)
+
+    came_back = wait_for(back, limit, pause=0.05)
+    cut, again = records.restarts(records.read(bench.out), killed_at)
+    wanted = cut if only is None else only
+    return {
+        "cut": len(wanted),
+        "seconds": max(again[number] for number in wanted) if came_back else None,
+        "limit": limit,
+        "missing": len(wanted - set(again)),
+    }

@@ -22,7 +22,9 @@ def main() -> int:
 
 
 def report(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers report", description="A run as markdown and plots.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers report", description="A run as markdown, and plots."
+    )
     parser.add_argument("file", nargs="?", type=Path, help="a run's JSON (default: the newest)")
     parser.add_argument("--images", type=Path, default=IMAGES, help="where the plots go (default: docs/images)")
     options = parser.parse_args(arguments)
@@ -42,8 +44,8 @@ def parsed(arguments: list[str]) -> Options:
     parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
     parser.add_argument("--rounds", type=int, help="how often each is measured (default: 3, with --quick 2)")
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full size, such as 0.1")
-    parser.add_argument("--quick", action="store_true", help="only the settings that are known to be best, fewer repeats")
-    parser.add_argument("--upgrade", action="store_true", help="make the peers' environments anew, with newest releases")
+    parser.add_argument("--quick", action="store_true", help="only settings known to be best, fewer repeats")
+    parser.add_argument("--upgrade", action="store_true", help="make the peers' environments anew")
     parser.add_argument("--recovery-limit", type=float, default=120.0, help="seconds to wait for a job of the dead")
     chosen = parser.parse_args(arguments)
     unknown = [name for name in chosen.variants if name not in VARIANTS]

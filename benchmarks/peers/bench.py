@@ -55,9 +55,14 @@ class Bench:
         command = self._command(*arguments)
         try:
             done = subprocess.run(
-                command, env=self._variables(concurrency), cwd=ADAPTERS, capture_output=True, text=True,
-                timeout=COMMAND_SECONDS, check=False,
-            )  # fmt: skip
+                command,
+                env=self._variables(concurrency),
+                cwd=ADAPTERS,
+                capture_output=True,
+                text=True,
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise Broken(f"{arguments[0]}: no end after {COMMAND_SECONDS:.0f} s") from None
         if done.returncode != 0:
@@ -182,9 +187,14 @@ class Bench:
         if found is None:
             raise Broken(f"no job ran; {self._why()}")
         return {
-            "concurrency": concurrency, "jobs": found.count, "p50": found.p50, "p99": found.p99, "most": found.most,
-            "lost": verdict.lost, "doubled": verdict.doubled,
-        }  # fmt: skip
+            "concurrency": concurrency,
+            "jobs": found.count,
+            "p50": found.p50,
+            "p99": found.p99,
+            "most": found.most,
+            "lost": verdict.lost,
+            "doubled": verdict.doubled,
+        }
 
     def idle(self, seconds: float) -> dict[str, Any]:
         concurrency = self.variant.responsive

@@ -131,4 +131,9 @@ def reason(errors: str) -> str:
     """The last error of an installer in one line, without saying where packages come from."""
     lines = [line.removeprefix("ERROR:").strip() for line in errors.splitlines() if line.startswith("ERROR:")]
     line = lines[-1] if lines else (errors.strip().splitlines() or ["failed without a word"])[-1]
-    return re.sub(r"\S*(://|\.\w+/)\S*", "…", line)[:200]
+    return without_places(line)[:200]
+
+
+def without_places(text: str) -> str:
+    """Without addresses and paths: where things lie on one machine is of no use to others."""
+    return re.sub(r"(?<!\w)[\"']?(\w+:/)?/\S*[^\s,;:]", "…", text)

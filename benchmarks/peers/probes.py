@@ -1,7 +1,7 @@
 """What a peer's store shows: how many of its jobs are done.
 
-Asked by the harness itself, not by the peer, on a connection that is open before the clock starts. Peers that take a job
-off their list before they run it (huey) and keep no trace of it can only show that the list is empty.
+Asked by the harness itself, not by the peer, on a connection that is open before the clock starts. A peer that takes a
+job off its list before it runs it (huey) keeps no trace of it, and can only show that the list is empty.
 """
 
 from __future__ import annotations

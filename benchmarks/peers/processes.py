@@ -21,9 +21,7 @@ _NAMED = {"DATABASE_URL", "REDIS_URL", "RQ_URL", "CACHE_URL", "LEASE_SECONDS", "
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in _NAMED and not name.startswith(_OWN_SETTINGS)
+        name: value for name, value in os.environ.items() if name not in _NAMED and not name.startswith(_OWN_SETTINGS)
     }
     return {**kept, **extra}
 
@@ -34,9 +32,14 @@ class Worker:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                command, env=dict(environment), cwd=ADAPTERS, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                command,
+                env=dict(environment),
+                cwd=ADAPTERS,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     @property
     def pid(self) -> int:

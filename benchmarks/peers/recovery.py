@@ -1,6 +1,6 @@
 """How long a job waits after the process that ran it was killed (SIGKILL), at the peer's defaults.
 
-Two kinds. *Worker*: the worker and all that it started are killed at once, as when a container dies, and a new worker is
+Two kinds. *Worker*: the worker and all that it started are killed at once, as when a container dies, and a new one is
 started. *Runner*: only the process that the job ran in is killed, where that is not the worker itself. What counts is
 the last of the cut jobs to begin again.
 """

@@ -19,7 +19,7 @@ DATABASE = "bench_raw_loop"
 
 
 def claim_and_settle(servers: Servers, scale: float) -> dict[str, Any]:
-    """The ledger's claim + settle loop with its audit, in this process, nothing executed: what workers cannot exceed."""
+    """The ledger's claim + settle loop with its audit, in this process, nothing executed: what bounds a worker."""
     count = max(BATCH, int(LOOP_JOBS * scale))
     servers.drop(DATABASE)
     servers.postgres.create_database(DATABASE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,3 @@ def newest() -> Path:
     if not files:
         raise SystemExit("no run has been made yet: make bench-peers")
     return files[-1]
-
-
-def names(samples: Iterable[Sample]) -> set[str]:
-    return {sample.variant for sample in samples}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from benchmarks.peers.servers import Servers, running
 from benchmarks.peers.variants import HOLDFAST_POSTGRES, HOLDFAST_SQLITE, HUEY_SQLITE, REFERENCE, VARIANTS
 
 PHASES = ("enqueue", "drain", "latency", "idle", "recovery")
-SIDE_BY_SIDE = 4  # recoveries at once: all they do is wait
+SIDE_BY_SIDE = 6  # recoveries at once: all they do is wait
 # Who is held against whom stands side by side.
 DRAINS = ((REFERENCE, HOLDFAST_POSTGRES, results.RAW_LOOP), (HUEY_SQLITE, HOLDFAST_SQLITE))
 ENQUEUES = ((REFERENCE, HOLDFAST_POSTGRES, results.BARE_INSERT), (HUEY_SQLITE, HOLDFAST_SQLITE))
@@ -96,10 +97,10 @@ class _Run:
             for name in self._rounds(names, ENQUEUES, beside):
                 if name == results.BARE_INSERT:
                     bench = self._benches[HOLDFAST_POSTGRES]
-                    self._take(name, measure, lambda bench=bench: references.bare_insert(bench))
+                    self._take(name, measure, partial(references.bare_insert, bench))
                 else:
                     bench = self._benches[name]
-                    self._take(name, measure, lambda bench=bench, mode=mode: bench.enqueue_rate(mode))
+                    self._take(name, measure, partial(bench.enqueue_rate, mode))
 
     def _drain(self) -> None:
         if not self._options.quick:
@@ -135,7 +136,7 @@ class _Run:
     def _idle(self) -> None:
         seconds = self._options.idle_seconds
         for name, bench in self._benches.items():
-            self._take(name, results.IDLE, lambda bench=bench: bench.idle(seconds), tries=1)
+            self._take(name, results.IDLE, partial(bench.idle, seconds), tries=1)
 
     def _recover(self) -> None:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
@@ -156,7 +157,9 @@ class _Run:
         turns = range(self._options.rounds)
         return [name for turn in turns for name in order.round_of(names, pairs, REFERENCE, turn)]
 
-    def _take(self, name: str, measure: str, take: Callable[[], dict[str, Any] | None], tries: int | None = None) -> None:
+    def _take(
+        self, name: str, measure: str, take: Callable[[], dict[str, Any] | None], tries: int | None = None
+    ) -> None:
         """A peer that breaks has its row say so, and the rest goes on."""
         wanted = self._options.tries if tries is None else tries
         at = time.monotonic() - self._began

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,9 +36,10 @@ _FRAMES = (b"BEGIN", b"COMMIT", b"ROLLBACK")  # travel with the statements that 
 
 
 class Servers:
-    def __init__(self, postgres: PostgresServer, valkey: ValkeyServer) -> None:
+    def __init__(self, postgres: PostgresServer, valkey: ValkeyServer, scratch: Path) -> None:
         self.postgres = postgres
         self.valkey = valkey
+        self._scratch = scratch  # on a disk, not in memory: SQLite files are in it
 
     def postgres_url(self, database: str) -> str:
         url = make_url(self.postgres.url(database)).set(drivername="postgresql")
@@ -48,7 +50,7 @@ class Servers:
         return f"redis://127.0.0.1:{self.valkey.port}/{number}"
 
     def folder(self, variant: Variant) -> Path:
-        return CACHE / "runs" / variant.name
+        return self._scratch / variant.name
 
     def reset(self, variant: Variant) -> None:
         """An empty database, an empty folder."""
@@ -117,11 +119,7 @@ class _PostgresCounter(_Counter):
 
 def statements(log: bytes, database: bytes) -> int:
     """How many statements of a database are in a part of the server's log, those that only frame others left out."""
-    return sum(
-        1
-        for where, what in _LOGGED.findall(log)
-        if where == database and not what.upper().startswith(_FRAMES)
-    )
+    return sum(1 for where, what in _LOGGED.findall(log) if where == database and not what.upper().startswith(_FRAMES))
 
 
 class _RedisCounter(_Counter):
@@ -149,15 +147,13 @@ def wait_for_calm() -> None:
 @contextmanager
 def running() -> Iterator[Servers]:
     settings = {**DURABLE, "log_line_prefix": "%d "}
-    with PostgresServer(settings) as postgres, ValkeyServer() as valkey:
-        yield Servers(postgres, valkey)
-
-
-def postgres_version(servers: Servers) -> str:
-    with psycopg.connect(servers.postgres_url("postgres")) as connection:
-        row = connection.execute("SHOW server_version").fetchone()
-        assert row is not None
-        return str(row[0])
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (
+        PostgresServer(settings) as postgres,
+        ValkeyServer() as valkey,
+        tempfile.TemporaryDirectory(prefix="run-", dir=CACHE) as scratch,
+    ):
+        yield Servers(postgres, valkey, Path(scratch))
 
 
 def sqlite_version() -> str:

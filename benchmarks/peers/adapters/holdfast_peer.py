@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import peer_protocol as bench
+
 from holdfast import App
 
 app = App()
@@ -67,7 +68,7 @@ def record(count):
     for number in range(count):
         noop.enqueue(number)
     if len(noted) != count:
-        raise SystemExit(f"{count} enqueues sent {len(noted)} inserts through psycopg's cursor: nothing to compare with")
+        raise SystemExit(f"{count} enqueues sent {len(noted)} inserts through psycopg's cursor")
     NOTED.write_bytes(pickle.dumps(noted))
 
 

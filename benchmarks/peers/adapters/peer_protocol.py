@@ -2,10 +2,13 @@
 
 Only the standard library: an adapter runs where nothing of ours is installed. The environment says what to use:
 
-  BENCH_PG           URL of the peer's own Postgres database      BENCH_CONCURRENCY  jobs at once in a worker
-  BENCH_REDIS        URL of the peer's own Redis database         BENCH_OUT          the file that jobs append records to
-  BENCH_FOLDER       the peer's own folder, for SQLite            BENCH_SECONDS      how long a job lasts (recovery only)
-                                                                  BENCH_PIDS         where such a job says in which process
+  BENCH_PG           URL of the peer's own Postgres database
+  BENCH_REDIS        URL of the peer's own Redis database
+  BENCH_FOLDER       the peer's own folder, for SQLite
+  BENCH_CONCURRENCY  jobs at once in a worker
+  BENCH_OUT          the file that jobs append their records to
+  BENCH_SECONDS      how long a job lasts; only set when workers are killed
+  BENCH_PIDS         the file in which such a job says in which process it runs
 
 Commands: `setup`, `enqueue COUNT one|bulk FIRST`, `latency COUNT`, `worker`. Answers are lines of `BENCH {json}`.
 """

@@ -25,10 +25,10 @@ def report(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers report", description="A run as markdown, and plots."
     )
-    parser.add_argument("file", nargs="?", type=Path, help="a run's JSON (default: the newest)")
+    parser.add_argument("files", nargs="*", type=Path, help="the JSON of one or several runs (default: the newest)")
     parser.add_argument("--images", type=Path, default=IMAGES, help="where the plots go (default: docs/images)")
     options = parser.parse_args(arguments)
-    found = results.load(options.file or results.newest())
+    found = results.merged([results.load(path) for path in options.files or [results.newest()]])
     options.images.mkdir(parents=True, exist_ok=True)
     for name, svg in plots(found).items():
         (options.images / name).write_text(svg)
@@ -41,7 +41,7 @@ def parsed(arguments: list[str]) -> Options:
         prog="python -m benchmarks.peers", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("variants", nargs="*", help=f"which: {', '.join(VARIANTS)} (default: all)")
-    parser.add_argument("--phases", nargs="+", choices=PHASES, default=PHASES)
+    parser.add_argument("--phases", nargs="+", choices=PHASES, help="default: all, with --quick all but tune")
     parser.add_argument("--rounds", type=int, help="how often each is measured (default: 3, with --quick 2)")
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full size, such as 0.1")
     parser.add_argument("--quick", action="store_true", help="only settings known to be best, fewer repeats")
@@ -53,10 +53,9 @@ def parsed(arguments: list[str]) -> Options:
         parser.error(f"nothing is called {unknown[0]!r}; there are {', '.join(VARIANTS)}")
     return Options(
         variants=chosen.variants or list(VARIANTS),
-        phases=chosen.phases,
+        phases=chosen.phases or [phase for phase in PHASES if not (chosen.quick and phase == "tune")],
         rounds=chosen.rounds or (2 if chosen.quick else 3),
         scale=chosen.scale,
-        quick=chosen.quick,
         upgrade=chosen.upgrade,
         tries=1 if chosen.quick else 3,
         idle_seconds=10.0 if chosen.quick else 20.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ import psutil
 from benchmarks.peers.environments import ADAPTERS
 
 STOP_SECONDS = 15.0
+stopping = threading.Event()  # somebody interrupted the run: nobody waits any longer
 _OWN_SETTINGS = ("HOLDFAST_", "BENCH_", "OTEL_", "PG")  # of whoever runs the benchmark; not meant for the peers
 _NAMED = {"DATABASE_URL", "REDIS_URL", "RQ_URL", "CACHE_URL", "LEASE_SECONDS", "POLL_INTERVAL", "PYTHONPATH"}
 
@@ -97,10 +99,10 @@ def cpu_seconds(worker: Worker) -> float:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, pause: float = 0.02) -> bool:
-    """Whether it came true in time."""
+    """Whether it came true in time, and before the run was told to stop."""
     deadline = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or stopping.is_set():
             return False
         time.sleep(pause)
     return True

@@ -18,7 +18,7 @@ class Ratio:
 
 
 def of_neighbours(ours: Sequence[Sample], theirs: Sequence[Sample], value: str) -> Ratio | None:
-    """Each of ours over the mean of theirs that was taken last before it and first after it; the median of these."""
+    """Each of ours over the mean of theirs that were taken last before it and first after it; the median of these."""
     found = []
     for sample in ours:
         near = _neighbours(sample, [other for other in theirs if other.values.get(value)])
@@ -28,8 +28,9 @@ def of_neighbours(ours: Sequence[Sample], theirs: Sequence[Sample], value: str) 
 
 
 def _neighbours(sample: Sample, others: Sequence[Sample]) -> list[Sample]:
-    before = [other for other in others if other.at <= sample.at]
-    after = [other for other in others if other.at > sample.at]
+    same_run = [other for other in others if other.run == sample.run]
+    before = [other for other in same_run if other.at <= sample.at]
+    after = [other for other in same_run if other.at > sample.at]
     last = max(before, key=lambda other: other.at, default=None)
     first = min(after, key=lambda other: other.at, default=None)
     return [other for other in (last, first) if other is not None]

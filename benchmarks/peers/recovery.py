@@ -22,7 +22,7 @@ SETTLED_SECONDS = 1.0  # from the first start: the others begin, and claims are 
 
 
 def worker_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any]:
-    worker = _with_running_jobs(bench, concurrency)
+    worker = _with_running_jobs(bench, concurrency, JOBS)
     killed_at = time.monotonic()
     worker.kill()
     with bench.workers(1, concurrency):
@@ -30,24 +30,24 @@ def worker_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any
 
 
 def runner_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any] | None:
-    """None where jobs run in the worker's own process."""
-    worker = _with_running_jobs(bench, concurrency)
+    """None where jobs run in the worker's own process. One job only: others would take the place that it left."""
+    worker = _with_running_jobs(bench, concurrency, 1)
     try:
-        number, runner = _first_runner(bench)
+        runner = _runner(bench)
         if runner == worker.pid:
             return None
         killed_at = time.monotonic()
         os.kill(runner, signal.SIGKILL)
-        return _restarted(bench, killed_at, limit, {number})
+        return _restarted(bench, killed_at, limit)
     finally:
         worker.kill()
 
 
-def _with_running_jobs(bench: Bench, concurrency: int) -> Worker:
+def _with_running_jobs(bench: Bench, concurrency: int, jobs: int) -> Worker:
     bench.reset(concurrency)
     worker = bench.start(concurrency, JOB_SECONDS)
     try:
-        bench.enqueue(JOBS, "one")
+        bench.enqueue(jobs, "one")
         if not wait_for(lambda: records.count(bench.out) > 0, START_SECONDS):
             raise Broken("no job began")
         time.sleep(SETTLED_SECONDS)
@@ -57,22 +57,22 @@ def _with_running_jobs(bench: Bench, concurrency: int) -> Worker:
     return worker
 
 
-def _first_runner(bench: Bench) -> tuple[int, int]:
-    number, pid = bench.pids.read_text().splitlines()[0].split()
-    return int(number), int(pid)
+def _runner(bench: Bench) -> int:
+    """The process that the job said it runs in."""
+    _number, pid = bench.pids.read_text().splitlines()[0].split()
+    return int(pid)
 
 
-def _restarted(bench: Bench, killed_at: float, limit: float, only: set[int] | None = None) -> dict[str, Any]:
+def _restarted(bench: Bench, killed_at: float, limit: float) -> dict[str, Any]:
     def back() -> bool:
         cut, again = records.restarts(records.read(bench.out), killed_at)
-        return (cut if only is None else only) <= set(again)
+        return cut <= set(again)
 
     came_back = wait_for(back, limit, pause=0.05)
     cut, again = records.restarts(records.read(bench.out), killed_at)
-    wanted = cut if only is None else only
     return {
-        "cut": len(wanted),
-        "seconds": max(again[number] for number in wanted) if came_back else None,
+        "cut": len(cut),
+        "seconds": max(again[number] for number in cut) if came_back else None,
         "limit": limit,
-        "missing": len(wanted - set(again)),
+        "missing": len(cut - set(again)),
     }

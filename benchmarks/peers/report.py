@@ -173,9 +173,17 @@ def _settings(found: Results) -> str:
         concurrency = found.concurrency.get(name) or NOTHING
         variant = VARIANTS[name]
         responsive = variant.responsive or NOTHING
-        rows.append([_name(name), packages, python, f"{concurrency} ({responsive})", variant.setting])
-    headings = ["", "versions", "Python", "concurrency (for latency, idle and recovery)", "setting"]
+        rows.append(
+            [_name(name), packages, python, f"{concurrency} ({responsive})", _tried(found, name), variant.setting]
+        )
+    headings = ["", "versions", "Python", "concurrency (for latency, idle, recovery)", "tried, jobs/s", "setting"]
     return markdown(headings, rows)
+
+
+def _tried(found: Results, name: str) -> str:
+    """The concurrencies that were tried, and what each drained."""
+    tried = [sample.values for sample in found.of(name, results.TUNE)]
+    return ", ".join(f"{values['concurrency']}: {_figure(values.get('rate'))}" for values in tried) or NOTHING
 
 
 def _failures(found: Results) -> str:

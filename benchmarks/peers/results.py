@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from benchmarks.peers.environments import CACHE
 
 FOLDER = CACHE / "results"
 
+TUNE = "tune"  # a drain with each of the listed concurrencies
 ENQUEUE_ONE = "enqueue-one"
 ENQUEUE_BULK = "enqueue-bulk"
 DRAIN_ONE = "drain-1"
@@ -31,6 +33,7 @@ class Sample:
     measure: str
     at: float  # seconds since the run began
     values: dict[str, Any]
+    run: int = 0  # of several runs that are reported together
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,21 @@ def load(path: Path) -> Results:
         samples=[Sample(**sample) for sample in found["samples"]],
         failures=[Failure(**failure) for failure in found["failures"]],
     )
+
+
+def merged(runs: Sequence[Results]) -> Results:
+    """Several runs as one, such as one for speed and one for recovery. Only measurements of one run are neighbours."""
+    whole = runs[0]
+    for number, run in enumerate(runs[1:], start=1):
+        whole = Results(
+            began=f"{whole.began}, {run.began}",
+            machine=whole.machine,
+            versions=whole.versions | run.versions,
+            concurrency=run.concurrency | whole.concurrency,  # the first was there for speed
+            samples=[*whole.samples, *(replace(sample, run=number) for sample in run.samples)],
+            failures=[*whole.failures, *run.failures],
+        )
+    return whole
 
 
 def newest() -> Path:

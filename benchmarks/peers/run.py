@@ -17,11 +17,12 @@ from benchmarks.peers import machine, order, recovery, references, results
 from benchmarks.peers.bench import Bench
 from benchmarks.peers.environments import NotInstallable, prepare
 from benchmarks.peers.foreign import Foreign, calmest
+from benchmarks.peers.processes import stopping
 from benchmarks.peers.results import Failure, Results, Sample
 from benchmarks.peers.servers import Servers, running
 from benchmarks.peers.variants import HOLDFAST_POSTGRES, HOLDFAST_SQLITE, HUEY_SQLITE, REFERENCE, VARIANTS
 
-PHASES = ("enqueue", "drain", "latency", "idle", "recovery")
+PHASES = ("tune", "enqueue", "drain", "latency", "idle", "recovery")
 SIDE_BY_SIDE = 6  # recoveries at once: all they do is wait
 # Who is held against whom stands side by side.
 DRAINS = ((REFERENCE, HOLDFAST_POSTGRES, results.RAW_LOOP), (HUEY_SQLITE, HOLDFAST_SQLITE))
@@ -34,7 +35,6 @@ class Options:
     phases: Sequence[str] = PHASES
     rounds: int = 3
     scale: float = 1.0
-    quick: bool = False
     upgrade: bool = False
     tries: int = 3
     idle_seconds: float = 20.0
@@ -64,6 +64,7 @@ class _Run:
     def all(self) -> None:
         self._prepare()
         phases = {
+            "tune": self._tune,
             "enqueue": self._enqueue,
             "drain": self._drain,
             "latency": self._latency,
@@ -103,8 +104,6 @@ class _Run:
                     self._take(name, measure, partial(bench.enqueue_rate, mode))
 
     def _drain(self) -> None:
-        if not self._options.quick:
-            self._tune()
         for workers, measure in ((1, results.DRAIN_ONE), (2, results.DRAIN_TWO)):
             beside = results.RAW_LOOP if workers == 1 else None
             for name in self._rounds(list(self._benches), DRAINS, beside):
@@ -119,8 +118,8 @@ class _Run:
             if len(bench.variant.concurrencies) == 1:
                 continue
             for concurrency in bench.variant.concurrencies:
-                self._take_drain(name, "tune", 1, concurrency)
-            taken = [sample for sample in self._results.of(name, "tune") if sample.values.get("rate")]
+                self._take_drain(name, results.TUNE, 1, concurrency)
+            taken = [sample for sample in self._results.of(name, results.TUNE) if sample.values.get("rate")]
             if taken:
                 best = max(taken, key=lambda sample: float(sample.values["rate"]))
                 self._results.concurrency[name] = int(best.values["concurrency"])
@@ -140,7 +139,12 @@ class _Run:
 
     def _recover(self) -> None:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            list(pool.map(self._recover_one, self._benches.items()))
+            try:
+                list(pool.map(self._recover_one, self._benches.items()))
+            except BaseException:
+                stopping.set()  # each ends what it started
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _recover_one(self, named: tuple[str, Bench]) -> None:
         name, bench = named

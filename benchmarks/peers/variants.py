@@ -216,7 +216,7 @@ VARIANTS = {
             "sqlite",
             (1, 4),
             1,
-            "threads; a job is out of the table before it runs; no bulk enqueue",
+            "threads; WAL and synchronous=FULL; a job is out of the table before it runs; no bulk enqueue",
             drain=10_000,
             bulk=False,
             environment={"BENCH_BACKEND": "sqlite"},

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.peers.order import round_of
 from benchmarks.peers.ratios import Ratio, of_neighbours
-from benchmarks.peers.results import DRAIN_ONE, Sample
+from benchmarks.peers.results import DRAIN_ONE, Results, Sample, merged
 
 
 def taken(name: str, *rates: tuple[float, Any]) -> list[Sample]:
@@ -34,6 +34,14 @@ def test_without_a_neighbour_there_is_no_ratio() -> None:
 def test_a_measurement_that_failed_is_nobodys_neighbour() -> None:
     theirs = taken("theirs", (0, 100.0), (9, None))
     assert of_neighbours(taken("ours", (10, 50.0), (11, None)), theirs, "rate") == Ratio(0.5, 0.5, 0.5, 1)
+
+
+def test_measurements_of_different_runs_are_no_neighbours() -> None:
+    ours, theirs = taken("ours", (2, 100.0)), taken("theirs", (1, 50.0))
+    machine = {"cores": "2"}
+    both = merged([Results("then", machine, samples=ours), Results("now", machine, samples=theirs)])
+    assert of_neighbours(both.of("ours", DRAIN_ONE), both.of("theirs", DRAIN_ONE), "rate") is None
+    assert both.variants() == ["ours", "theirs"]
 
 
 def test_the_reference_comes_again_after_every_few_others() -> None:

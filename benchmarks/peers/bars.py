@@ -63,8 +63,8 @@ def svg(chart: Chart) -> str:
 
 
 def _legend(chart: Chart) -> str:
-    shades = ("dark", "light")
-    named = ", ".join(f"{shade}: {series}" for shade, series in zip(shades, chart.series, strict=False))
+    places = ("upper bar", "lower bar")
+    named = ", ".join(f"{place}: {series}" for place, series in zip(places, chart.series, strict=False))
     return named + (" (logarithmic)" if chart.logarithmic else "")
 
 

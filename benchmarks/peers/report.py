@@ -28,8 +28,8 @@ def render(found: Results) -> str:
         "### Rest, memory, recovery\n\n" + _rest(found),
         "### Settings\n\n" + _settings(found),
     ]
-    if found.failures:
-        parts.append("### What could not be measured\n\n" + _failures(found))
+    if failures := _failures(found):
+        parts.append("### What could not be measured\n\n" + failures)
     return "\n\n".join(parts) + "\n"
 
 
@@ -187,7 +187,13 @@ def _tried(found: Results, name: str) -> str:
 
 
 def _failures(found: Results) -> str:
-    return "\n".join(f"- {failure.variant}: {without_places(failure.reason)}" for failure in found.failures)
+    told = [(failure.variant, without_places(failure.reason)) for failure in found.failures]
+    told += [
+        (sample.variant, f"{sample.measure}: {sample.values['problem']}")
+        for sample in found.samples
+        if "problem" in sample.values
+    ]
+    return "\n".join(f"- {name}: {reason}" for name, reason in told)
 
 
 def _name(name: str) -> str:

@@ -83,6 +83,13 @@ def test_a_peer_that_could_not_run_has_its_reason(run: Results) -> None:
     assert "- oban: not installable here: needs Python 3.12" in render(run)
 
 
+def test_a_drain_that_the_store_never_showed_as_done_has_no_rate(run: Results) -> None:
+    values = {"rate": None, "lost": 2, "doubled": 0, "problem": "the store showed 8 of 10 as done"}
+    run.samples.append(Sample("saq-redis", results.DRAIN_ONE, 8, values))
+    assert "- saq-redis: drain-1: the store showed 8 of 10 as done" in render(run)
+    assert line(render(run), "saq-redis", "Speed").endswith("| 2 / 0 |")
+
+
 def test_disturbed_measurements_are_counted(run: Results) -> None:
     assert "8 measurements; during 1 of 5 others used more than 0.25 cores" in render(run)
 

@@ -198,7 +198,7 @@ VARIANTS = {
             1,
             "its default worker, which forks for each job; hiredis",
             drain=400,
-            environment={"BENCH_FORK": "1"},
+            environment={"BENCH_FORK": "1", "BENCH_PACE": "0.1"},
         ),
         Variant(
             "flexiq",

@@ -6,6 +6,7 @@ Only the standard library: an adapter runs where nothing of ours is installed. T
   BENCH_REDIS        URL of the peer's own Redis database
   BENCH_FOLDER       the peer's own folder, for SQLite
   BENCH_CONCURRENCY  jobs at once in a worker
+  BENCH_PACE         seconds between jobs whose latency is measured, where the usual would be more than a peer can run
   BENCH_OUT          the file that jobs append their records to
   BENCH_SECONDS      how long a job lasts; only set when workers are killed
   BENCH_PIDS         the file in which such a job says in which process it runs
@@ -26,7 +27,7 @@ FOLDER = os.environ.get("BENCH_FOLDER", ".")
 CONCURRENCY = int(os.environ.get("BENCH_CONCURRENCY", "10"))
 SECONDS = float(os.environ.get("BENCH_SECONDS", "0"))
 CHUNK = 1_000  # jobs in one call, where a peer has a call for many
-PACE_SECONDS = 0.02  # between two jobs whose latency is measured
+PACE_SECONDS = float(os.environ.get("BENCH_PACE", "0.02"))  # between two jobs whose latency is measured
 
 _RECORD = struct.Struct("<qd")  # the job's number, and when it began by the machine's monotonic clock
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT

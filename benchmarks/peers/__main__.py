@@ -46,7 +46,7 @@ def parsed(arguments: list[str]) -> Options:
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full size, such as 0.1")
     parser.add_argument("--quick", action="store_true", help="only settings known to be best, fewer repeats")
     parser.add_argument("--upgrade", action="store_true", help="make the peers' environments anew")
-    parser.add_argument("--recovery-limit", type=float, default=120.0, help="seconds to wait for a job of the dead")
+    parser.add_argument("--recovery-limit", type=float, default=150.0, help="seconds to wait for a job of the dead")
     chosen = parser.parse_args(arguments)
     unknown = [name for name in chosen.variants if name not in VARIANTS]
     if unknown:

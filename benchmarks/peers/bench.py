@@ -82,15 +82,17 @@ class Bench:
     def workers(self, count: int, concurrency: int, seconds: float = 0.0) -> Iterator[list[Worker]]:
         started: list[Worker] = []
         try:
-            for _ in range(count):
-                started.append(self.start(concurrency, seconds))
+            for number in range(count):
+                started.append(self.start(concurrency, seconds, number))
             yield started
         finally:
             for worker in started:
                 worker.stop()
 
-    def start(self, concurrency: int, seconds: float = 0.0) -> Worker:
-        return Worker(self._command("worker"), self._variables(concurrency, seconds), self._folder / "worker.log")
+    def start(self, concurrency: int, seconds: float = 0.0, number: int = 0) -> Worker:
+        """`number` is for peers whose workers have names that stay: who takes the place of a dead one has its name."""
+        variables = self._variables(concurrency, seconds) | {"BENCH_WORKER": str(number)}
+        return Worker(self._command("worker"), variables, self._folder / "worker.log")
 
     def _command(self, *arguments: object) -> list[str]:
         adapter = ADAPTERS / f"{self.variant.peer}_peer.py"

@@ -38,7 +38,7 @@ class Options:
     upgrade: bool = False
     tries: int = 3
     idle_seconds: float = 20.0
-    recovery_limit: float = 120.0
+    recovery_limit: float = 150.0
 
 
 def run(options: Options) -> Path:

@@ -17,7 +17,8 @@ DBOS(
         "name": "bench",
         "system_database_url": bench.PG,
         "application_version": VERSION,
-        "executor_id": f"worker-{os.getpid()}",
+        # A worker finds the workflows of its own name again when it starts, and those of no other.
+        "executor_id": "worker-" + os.environ.get("BENCH_WORKER", "none"),
         "log_level": "CRITICAL",
         "console_log_level": "CRITICAL",
         "run_migrations": True,

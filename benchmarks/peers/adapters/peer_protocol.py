@@ -5,6 +5,7 @@ Only the standard library: an adapter runs where nothing of ours is installed. T
   BENCH_PG           URL of the peer's own Postgres database
   BENCH_REDIS        URL of the peer's own Redis database
   BENCH_FOLDER       the peer's own folder, for SQLite
+  BENCH_WORKER       which of the workers this is, from 0
   BENCH_CONCURRENCY  jobs at once in a worker
   BENCH_PACE         seconds between jobs whose latency is measured, where the usual would be more than a peer can run
   BENCH_OUT          the file that jobs append their records to

@@ -26,7 +26,7 @@ WARM_JOBS = 5
 WARM_FROM = 1_000_000_000  # numbers of jobs that only warm a worker up
 BULK_JOBS = 20_000
 LATENCY_JOBS = 200
-REST_SECONDS = 4.0  # from the last job until a worker counts as idle
+REST_SECONDS = 10.0  # from the last job until a worker counts as idle: many poll less and less often
 
 
 class Broken(Exception):

@@ -30,15 +30,19 @@ def worker_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any
 
 
 def runner_killed(bench: Bench, concurrency: int, limit: float) -> dict[str, Any] | None:
-    """None where jobs run in the worker's own process. One job only: others would take the place that it left."""
-    worker = _with_running_jobs(bench, concurrency, 1)
+    """None where jobs run in the worker's own process.
+
+    As many jobs as we have runners: with fewer, the job would find another one idle, and with more, others would take
+    the place that it left.
+    """
+    worker = _with_running_jobs(bench, concurrency, os.cpu_count() or 1)
     try:
-        runner = _runner(bench)
+        number, runner = _runner(bench)
         if runner == worker.pid:
             return None
         killed_at = time.monotonic()
         os.kill(runner, signal.SIGKILL)
-        return _restarted(bench, killed_at, limit)
+        return _restarted(bench, killed_at, limit, {number})
     finally:
         worker.kill()
 
@@ -57,19 +61,23 @@ def _with_running_jobs(bench: Bench, concurrency: int, jobs: int) -> Worker:
     return worker
 
 
-def _runner(bench: Bench) -> int:
-    """The process that the job said it runs in."""
-    _number, pid = bench.pids.read_text().splitlines()[0].split()
-    return int(pid)
+def _runner(bench: Bench) -> tuple[int, int]:
+    """The first job, and the process that it said it runs in."""
+    number, pid = bench.pids.read_text().splitlines()[0].split()
+    return int(number), int(pid)
 
 
-def _restarted(bench: Bench, killed_at: float, limit: float) -> dict[str, Any]:
+def _restarted(bench: Bench, killed_at: float, limit: float, only: set[int] | None = None) -> dict[str, Any]:
+    def seen() -> tuple[set[int], dict[int, float]]:
+        began, again = records.restarts(records.read(bench.out), killed_at)
+        return (began if only is None else only), again
+
     def back() -> bool:
-        cut, again = records.restarts(records.read(bench.out), killed_at)
+        cut, again = seen()
         return cut <= set(again)
 
-    came_back = wait_for(back, limit, pause=0.05)
-    cut, again = records.restarts(records.read(bench.out), killed_at)
+    came_back = wait_for(back, limit, pause=0.02)
+    cut, again = seen()
     return {
         "cut": len(cut),
         "seconds": max(again[number] for number in cut) if came_back else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import Any
 
 from benchmarks import ledger
@@ -24,7 +25,8 @@ def claim_and_settle(servers: Servers, scale: float) -> dict[str, Any]:
     servers.drop(DATABASE)
     servers.postgres.create_database(DATABASE)
     url = servers.postgres.url(DATABASE)
-    upgrade.upgrade(open_database(url).engine)
+    with closing(open_database(url)) as database:
+        upgrade.upgrade(database.engine)
     store = open_store(url)
     try:
         store.enqueue_many(ledger.jobs(count))

@@ -149,7 +149,7 @@ def _rest(found: Results) -> str:
     words = (
         "Queries are statements on Postgres (those that only frame a transaction left out) and commands on Redis. "
         "Recovery is from SIGKILL until the last of the jobs that it cut began again, at the peer's defaults; a runner "
-        "is the process that a job ran in, where that is not the worker. Recoveries were taken side by side."
+        "is the process that a job ran in, where that is not the worker. Recoveries of workers were taken side by side."
     )
     return markdown(headings, rows) + "\n\n" + words
 

@@ -24,6 +24,7 @@ from benchmarks.peers.variants import HOLDFAST_POSTGRES, HOLDFAST_SQLITE, HUEY_S
 
 PHASES = ("tune", "enqueue", "drain", "latency", "idle", "recovery")
 SIDE_BY_SIDE = 6  # recoveries at once: all they do is wait
+RUNNER_LIMIT_SECONDS = 60.0
 # Who is held against whom stands side by side.
 DRAINS = ((REFERENCE, HOLDFAST_POSTGRES, results.RAW_LOOP), (HUEY_SQLITE, HOLDFAST_SQLITE))
 ENQUEUES = ((REFERENCE, HOLDFAST_POSTGRES, results.BARE_INSERT), (HUEY_SQLITE, HOLDFAST_SQLITE))
@@ -138,18 +139,23 @@ class _Run:
             self._take(name, results.IDLE, partial(bench.idle, seconds), tries=1)
 
     def _recover(self) -> None:
+        """A runner's place is taken within seconds, which wants quiet; for a dead worker's jobs all wait side by side."""
+        limit = min(self._options.recovery_limit, RUNNER_LIMIT_SECONDS)
+        for name, bench in self._benches.items():
+            concurrency = bench.variant.responsive
+            taken = partial(recovery.runner_killed, bench, concurrency, limit)
+            self._take(name, results.RECOVERY_RUNNER, taken, tries=1)
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             try:
-                list(pool.map(self._recover_one, self._benches.items()))
+                list(pool.map(self._recover_from_a_dead_worker, self._benches.items()))
             except BaseException:
                 stopping.set()  # each ends what it started
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _recover_one(self, named: tuple[str, Bench]) -> None:
+    def _recover_from_a_dead_worker(self, named: tuple[str, Bench]) -> None:
         name, bench = named
         concurrency, limit = bench.variant.responsive, self._options.recovery_limit
-        self._take(name, results.RECOVERY_RUNNER, lambda: recovery.runner_killed(bench, concurrency, limit), tries=0)
         self._take(name, results.RECOVERY_WORKER, lambda: recovery.worker_killed(bench, concurrency, limit), tries=0)
 
     # one measurement

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def main() -> int:
     if sys.argv[1:2] == ["report"]:
         return report(sys.argv[2:])
     options = parsed(sys.argv[1:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # whoever is told to stop ends what they started
     path = run(options)
     print(f"\nwritten: {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}\n")
     print(render(results.load(path)))

@@ -11,6 +11,15 @@ from collections.abc import Sequence
 BETWEEN = 4  # others between two measurements of the reference
 
 
+def rounds(names: Sequence[str], pairs: Sequence[Sequence[str]], reference: str, count: int) -> list[str]:
+    """All rounds as one list. Where the reference ends a round and begins the next, once is enough."""
+    order = [name for turn in range(count) for name in round_of(names, pairs, reference, turn)]
+    if set(order) == {reference}:
+        return order
+    followed = zip(order, [*order[1:], None], strict=True)
+    return [name for name, following in followed if not name == following == reference]
+
+
 def round_of(names: Sequence[str], pairs: Sequence[Sequence[str]], reference: str, turn: int) -> list[str]:
     """`pairs`: names that are to be neighbours. Only what is in `names` is measured."""
     wanted = set(names)

@@ -139,7 +139,7 @@ class _Run:
             self._take(name, results.IDLE, partial(bench.idle, seconds), tries=1)
 
     def _recover(self) -> None:
-        """A runner's place is taken within seconds, which wants quiet; for a dead worker's jobs all wait side by side."""
+        """A runner's place is taken within seconds, which wants quiet; dead workers' jobs are waited for side by side."""
         limit = min(self._options.recovery_limit, RUNNER_LIMIT_SECONDS)
         for name, bench in self._benches.items():
             concurrency = bench.variant.responsive
@@ -164,8 +164,7 @@ class _Run:
         """All rounds as one list; what stands beside ours is only measured where ours is."""
         if beside is not None and HOLDFAST_POSTGRES in names:
             names = [*names, beside]
-        turns = range(self._options.rounds)
-        return [name for turn in turns for name in order.round_of(names, pairs, REFERENCE, turn)]
+        return order.rounds(names, pairs, REFERENCE, self._options.rounds)
 
     def _take(
         self, name: str, measure: str, take: Callable[[], dict[str, Any] | None], tries: int | None = None

@@ -5,6 +5,7 @@ Postgres is at full durability; Valkey keeps nothing on disk, which is the faste
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sqlite3
@@ -144,14 +145,22 @@ def wait_for_calm() -> None:
             return
 
 
+def _sweep() -> None:
+    """What runs left behind that were killed outright."""
+    for folder in CACHE.glob("run-*"):
+        if not psutil.pid_exists(int(folder.name.split("-")[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def running() -> Iterator[Servers]:
     settings = {**DURABLE, "log_line_prefix": "%d "}
     CACHE.mkdir(parents=True, exist_ok=True)
+    _sweep()
     with (
         PostgresServer(settings) as postgres,
         ValkeyServer() as valkey,
-        tempfile.TemporaryDirectory(prefix="run-", dir=CACHE) as scratch,
+        tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=CACHE) as scratch,
     ):
         yield Servers(postgres, valkey, Path(scratch))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.peers.order import round_of
+from benchmarks.peers.order import round_of, rounds
 from benchmarks.peers.ratios import Ratio, of_neighbours
 from benchmarks.peers.results import DRAIN_ONE, Results, Sample, merged
 
@@ -54,6 +54,17 @@ def test_every_other_round_is_the_other_way_round() -> None:
     names = ["ours", "reference", "a"]
     forth = round_of(names, [("reference", "ours")], "reference", turn=0)
     assert round_of(names, [("reference", "ours")], "reference", turn=1) == forth[::-1]
+
+
+def test_who_ends_a_round_and_begins_the_next_is_measured_once_there() -> None:
+    names = ["ours", "reference", "a"]
+    order = rounds(names, [("reference", "ours")], "reference", 2)
+    assert order == ["reference", "ours", "a", "reference", "a", "ours", "reference"]
+
+
+def test_somebody_who_is_alone_is_measured_in_every_round() -> None:
+    assert rounds(["a"], [], "reference", 3) == ["a"] * 3
+    assert rounds(["a", "b"], [], "reference", 2) == ["a", "b", "b", "a"]
 
 
 def test_only_what_was_asked_for_is_measured() -> None:

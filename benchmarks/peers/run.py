@@ -139,7 +139,7 @@ class _Run:
             self._take(name, results.IDLE, partial(bench.idle, seconds), tries=1)
 
     def _recover(self) -> None:
-        """A runner's place is taken within seconds, which wants quiet; dead workers' jobs are waited for side by side."""
+        """A runner's place is taken within seconds, which wants quiet; dead workers are waited for side by side."""
         limit = min(self._options.recovery_limit, RUNNER_LIMIT_SECONDS)
         for name, bench in self._benches.items():
             concurrency = bench.variant.responsive

@@ -14,10 +14,10 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 
 # Set to use one certain interpreter: make setup PYTHON=python3.12
 PYTHON ?=
-# Extra arguments for demo, test, test-long and bench: make test ARGS="-k lease"
+# Extra arguments for demo, test, test-long, bench and bench-peers: make test ARGS="-k lease"
 ARGS ?=
 
-.PHONY: help setup demo programs test test-long check format bench docs lock clean
+.PHONY: help setup demo programs test test-long check format bench bench-peers docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ format: $(STAMP) ## Format the code and apply safe lint fixes
 
 bench: $(STAMP) ## Run the benchmarks
 	@$(PY) -m benchmarks $(ARGS)
+
+bench-peers: $(STAMP) ## Measure other job queues beside ours, in environments of their own
+	@$(PY) -m benchmarks.peers $(ARGS)
 
 docs: $(STAMP) ## Render the generated documentation
 	@$(PY) scripts/render_docs.py

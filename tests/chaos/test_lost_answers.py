@@ -15,6 +15,8 @@ from tests.chaos.proxy import ForgetfulProxy
 
 JOB_ID = "0199a2b0-0000-7000-8000-000000000001"
 WRITES = b"UPDATE holdfast_jobs"
+CLAIMS = b"holdfast_claim("
+SUCCEEDS = b"holdfast_succeed("
 COMMITS = b"COMMIT"
 EVENTS = "SELECT event FROM holdfast_events ORDER BY seq"
 
@@ -46,7 +48,7 @@ def events(url: str) -> list[str]:
 @pytest.mark.parametrize(
     ("outcome", "answer_to", "event"),
     [
-        pytest.param(Succeeded({"n": 1}), WRITES, "succeeded", id="success"),
+        pytest.param(Succeeded({"n": 1}), SUCCEEDS, "succeeded", id="success"),
         pytest.param(Failed(JobError("flaky", "try again")), COMMITS, "retry_scheduled", id="failure"),
         pytest.param(Released(), COMMITS, "released", id="release"),
     ],
@@ -98,7 +100,7 @@ def test_claim_that_nobody_heard_of_is_held_by_nobody_else_and_reaped_in_time(
     store: SqlStore, postgres_store: SqlStore, proxy: ForgetfulProxy, postgres_url: str
 ) -> None:
     postgres_store.enqueue(NewJob(task="work", id=JOB_ID))
-    proxy.lose_answer_to(WRITES)
+    proxy.lose_answer_to(CLAIMS)
     with pytest.raises(StoreUnavailable):
         store.claim("worker", 1)
     assert store.job(JOB_ID).state is State.RUNNING
@@ -125,7 +127,7 @@ def test_cancel_may_be_sent_again(
 def test_a_claim_whose_answer_is_lost_can_be_found_again(proxy: ForgetfulProxy, store: SqlStore) -> None:
     jobs = {answer.id for answer in store.enqueue_many([NewJob(task="x") for _ in range(3)])}
     assert store.recover("worker-1") == []
-    proxy.lose_answer_to(WRITES)
+    proxy.lose_answer_to(CLAIMS)
     with pytest.raises(StoreUnavailable):
         store.claim("worker-1", 3)
     found = store.recover("worker-1")

@@ -336,7 +336,7 @@ def test_a_claim_whose_answer_the_database_lost_is_given_back(served_database: s
     with ForgetfulProxy(served_database) as proxy, serving(proxy.url) as served, served.client("worker") as worker:
         say(worker, "claim", streams=[queue])  # its connections are open
         [job_id] = served.enqueue(queue)
-        proxy.lose_answer_to(b"UPDATE holdfast_jobs")
+        proxy.lose_answer_to(b"holdfast_claim(")
         job = claim(worker, queue, max_wait_ms=30_000)
         assert proxy.lost == 1
         assert (job["job_id"], job["attempt"]) == (job_id, 2)

@@ -144,7 +144,7 @@ def test_claim_in_flight_at_the_stop_signal_is_given_back(postgres_site: Site) -
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     engine = create_engine(site.url)
     with engine.begin() as ours:
-        ours.exec_driver_sql("LOCK TABLE holdfast_jobs IN EXCLUSIVE MODE")
+        ours.exec_driver_sql("LOCK TABLE holdfast_jobs IN ACCESS EXCLUSIVE MODE")
         job = site.store.enqueue(NewJob(task="quick"), connection=ours).id
         site.wait(lambda: query(site.url, waiting) != [(0,)], "a claim waits for the lock")
         worker.send(signal.SIGTERM)

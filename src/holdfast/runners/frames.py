@@ -1,7 +1,7 @@
 """What supervisor and runner say to each other: one JSON object a line, over a socket pair.
 
-Two words are said for every job, and have a short form beside the JSON one: `s <id>` is `started`, and `d <id>
-<duration_ms> <max_rss_kb> <cpu_ms>` is `done` with nothing but success and these figures (`-` where one is not known).
+Two words are said for every job, and have a short form beside the JSON one: `s <id>` is `started`, and `d <id> <ms>
+<max_rss_kb> <cpu_ms>` is `done` with nothing but success and these figures (`-` where one is not known).
 
 A job is named by its attempt id, `"<job id>.<attempt>"`: a job that comes back to the same worker is another one.
 
@@ -23,9 +23,10 @@ runner → supervisor
                                            null
   broken    {error, stack}                 it cannot be imported; the runner exits
   started   {id}
-  done      {id, outcome, usage}           `domain/wire.py`; the outcome `{"kind": "completed_in"}` says that the task
-                                           finished the job in a transaction of its own, which may have rolled back;
-                                           then `otherwise` is the outcome that counts if it has
+  done      {id, outcome, usage}           `domain/wire.py`, but `duration_ms` with its fractions; the outcome
+                                           `{"kind": "completed_in"}` says that the task finished the job in a
+                                           transaction of its own, which may have rolled back; then `otherwise` is the
+                                           outcome that counts if it has
   progress  {id, value}
   log       {id, lines: [LogLine as JSON…]}
   completing {id}                          `ctx.complete_in` was called: the job's row is locked by the task itself
@@ -66,7 +67,6 @@ WORKER, TRACED = "HOLDFAST_RUNNER_WORKER", "HOLDFAST_RUNNER_TRACED"
 
 COMPLETED_IN = {"kind": "completed_in"}
 NOTHING = outcome_to_json(Succeeded())  # how most jobs end
-FIGURES = ("duration_ms", "max_rss_kb", "cpu_ms")
 
 
 # Made once: `json.dumps` with separators makes an encoder on every call. Surrogates that some user's text holds travel
@@ -121,14 +121,18 @@ def started(attempt_id: str) -> bytes:
     return f"s {attempt_id}\n".encode()
 
 
-def succeeded(attempt_id: str, usage: Mapping[str, int]) -> bytes:
+def succeeded(attempt_id: str, usage: Mapping[str, float]) -> bytes:
     """`done`, of a job that came to nothing but its end."""
-    figures = " ".join([str(usage.get(name, "-")) for name in FIGURES])
+    figures = f"{usage['duration_ms']:.3f} {usage.get('max_rss_kb', '-')} {usage.get('cpu_ms', '-')}"
     return f"d {attempt_id} {figures}\n".encode()
 
 
-def _read_done(attempt_id: str, *figures: str) -> Frame:
-    usage = {name: int(figure) for name, figure in zip(FIGURES, figures, strict=True) if figure != "-"}
+def _read_done(attempt_id: str, duration: str, rss: str, cpu: str) -> Frame:
+    usage: dict[str, float] = {"duration_ms": float(duration)}
+    if rss != "-":
+        usage["max_rss_kb"] = int(rss)
+    if cpu != "-":
+        usage["cpu_ms"] = int(cpu)
     return {"t": "done", "id": attempt_id, "outcome": NOTHING, "usage": usage}
 
 

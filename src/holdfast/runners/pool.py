@@ -154,6 +154,11 @@ class Pool:
         for runner in self._runners:
             runner.stop()
 
+    def may_hold(self, runner: RunnerProcess) -> float:
+        """How many jobs at most, before it is replaced: what lies ahead in it is run before anybody notices."""
+        most = self._size.recycle_jobs
+        return float("inf") if most is None else most - runner.finished
+
     def worn_out(self, runner: RunnerProcess) -> bool:
         """Has it run enough jobs, or grown enough, to be replaced?"""
         size = self._size

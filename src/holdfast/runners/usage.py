@@ -37,10 +37,11 @@ class Meter:
         self._start = perf_counter()
         self._cpu = 0.0 if cpu_clock is None else cpu_clock(self._start)
 
-    def read(self) -> dict[str, int]:
+    def read(self) -> dict[str, float]:
         now = perf_counter()
         duration = now - self._start
-        figures = {"duration_ms": round(duration * 1000), "max_rss_kb": _peak.kb(is_short=duration < _SHORT_SECONDS)}
+        figures: dict[str, float] = {"duration_ms": duration * 1000}
+        figures["max_rss_kb"] = _peak.kb(is_short=duration < _SHORT_SECONDS)
         if self._cpu_clock is not None:
             figures["cpu_ms"] = round((self._cpu_clock(now) - self._cpu) * 1000)
         return figures

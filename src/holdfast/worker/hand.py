@@ -26,6 +26,7 @@ class Table:
     """One deal: how much room each runner has left, jobs that it was given in this deal taken off."""
 
     def __init__(self, pool: Pool, pace: Pace, asked_back: set[int]) -> None:
+        self._pool = pool
         self._pace = pace
         self._asked_back = asked_back
         self._runners = [runner for runner in pool if runner.open]
@@ -40,14 +41,18 @@ class Table:
             return False
         room = self._room
         best = runners[0] if len(runners) == 1 else max(runners, key=room.__getitem__)
-        if room[best] <= 0:
-            allowed = 0 if best.pid in self._asked_back or not held.prefetchable else ahead * best.spec.slots
-            if room[best] <= -min(MOST_PER_RUNNER, allowed):
-                return False
+        if room[best] <= 0 and not self._may_lie_ahead(held, best, ahead):
+            return False
         room[best] -= 1
         held.runner = best
         self.batches.setdefault(best, []).append(held.job)
         return True
+
+    def _may_lie_ahead(self, held: Held, runner: RunnerProcess, ahead: int) -> bool:
+        room, slots = self._room[runner], runner.spec.slots
+        if runner.pid in self._asked_back or not held.prefetchable:
+            return False
+        return room > -min(MOST_PER_RUNNER, ahead * slots) and slots - room < self._pool.may_hold(runner)
 
     def _find_places(self, held: Held) -> tuple[list[RunnerProcess], int]:
         """The runners that know its task, and how many of it may lie ahead for each of their slots."""

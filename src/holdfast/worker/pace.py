@@ -12,6 +12,8 @@ WORTH_MS = 100.0  # this much work is held ready for each slot
 MOST_PER_SLOT = 250
 MOST_PER_RUNNER = 250
 _WEIGHT = 0.1
+_MOST_TIMES = 4.0
+_LEAST_MS = 0.1
 
 
 class Pace:
@@ -19,8 +21,15 @@ class Pace:
         self._average: dict[str, float] = {}
 
     def note(self, task: str, duration_ms: float) -> None:
-        before = self._average.get(task, duration_ms)
-        self._average[task] = before + (duration_ms - before) * _WEIGHT
+        """A single job that took somewhat longer says little: its process may have waited for a core. Several are
+        heard, and one that was really slow."""
+        before = self._average.get(task)
+        if before is None:
+            self._average[task] = duration_ms
+            return
+        usual = _MOST_TIMES * max(before, _LEAST_MS)
+        told = duration_ms if duration_ms > WORTH_MS else min(duration_ms, usual)
+        self._average[task] = before + (told - before) * _WEIGHT
 
     def forget(self, task: str) -> None:
         """A task whose runner died is not quick, whatever it was before."""
@@ -37,4 +46,4 @@ class Pace:
         if not tasks:
             return 0
         slowest = max(self._average[task] for task in tasks)
-        return min(MOST_PER_SLOT, int(WORTH_MS / max(slowest, 0.1)))
+        return min(MOST_PER_SLOT, int(WORTH_MS / max(slowest, _LEAST_MS)))

@@ -149,8 +149,10 @@ class Runs:
         runner.jobs.pop(held.id, None)
         runner.finished += 1
         self.hand.moves_again(runner)
-        usage = usage_from_json(frame["usage"])
-        self.pace.note(held.job.task, usage.duration_ms or 0)
+        figures = frame["usage"]
+        took = figures.get("duration_ms", 0.0)
+        self.pace.note(held.job.task, took)
+        usage = usage_from_json({**figures, "duration_ms": round(took)})
         told = frame["outcome"]
         completed_in = told == COMPLETED_IN
         outcome = _SUCCEEDED if told is NOTHING else outcome_from_json(frame["otherwise"] if completed_in else told)

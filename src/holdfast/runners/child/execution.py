@@ -117,7 +117,7 @@ def stopped_before_start(work: Work) -> bytes:
     return messages.done(work.id, ending(reason, work.job.timeout_seconds), {})
 
 
-def _done(work: Work, outcome: Outcome, usage: dict[str, int], *, is_fatal: bool = False) -> Done:
+def _done(work: Work, outcome: Outcome, usage: dict[str, float], *, is_fatal: bool = False) -> Done:
     work.context.end_lines()
     work.asks.close()
     if work.context.saves is not None:

@@ -25,13 +25,13 @@ def frame(kind: str, **fields: Any) -> bytes:
     return _encode({"t": kind, **fields}).encode() + b"\n"
 
 
-def done(attempt_id: str, outcome: Outcome, usage: dict[str, int]) -> bytes:
-    if type(outcome) is Succeeded and outcome.result is None and outcome.result_ref is None:
+def done(attempt_id: str, outcome: Outcome, usage: dict[str, float]) -> bytes:
+    if "duration_ms" in usage and type(outcome) is Succeeded and outcome.result is None and outcome.result_ref is None:
         return succeeded(attempt_id, usage)
     return frame("done", id=attempt_id, outcome=outcome_to_json(outcome), usage=usage)
 
 
-def completed_in(attempt_id: str, otherwise: Outcome, usage: dict[str, int]) -> bytes:
+def completed_in(attempt_id: str, otherwise: Outcome, usage: dict[str, float]) -> bytes:
     """`otherwise` is how the task itself ended: it tells why its transaction may have rolled back."""
     return frame("done", id=attempt_id, outcome=COMPLETED_IN, usage=usage, otherwise=outcome_to_json(otherwise))
 

@@ -101,12 +101,11 @@ class PostgresDatabase(Database):
         driver: Any = taken.driver_connection
         if driver is None:  # it was broken
             return
-        # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it.
-        if self._is_closed or self.engine.pool is not pool:
+        # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it. And one
+        # that was interrupted in the middle of something is of no use to anybody.
+        if self._is_closed or self.engine.pool is not pool or driver.info.transaction_status != TransactionStatus.IDLE:
             taken.invalidate()
             return
-        if driver.info.transaction_status != TransactionStatus.IDLE:
-            driver.rollback()
         if borrowed:
             driver.autocommit = False
         taken.close()

@@ -133,10 +133,12 @@ class Context(Records, Sources):
     @property
     def budget(self) -> LogBudget:
         """Made when the first line is said: most jobs say none."""
-        if self._budget is None:
-            with _making:
-                self._budget = self.__dict__["_budget"] or LogBudget(self.job.id, self.job.attempt)
-        return self._budget
+        return self._budget or self._make_budget()
+
+    def _make_budget(self) -> LogBudget:
+        with _making:
+            self._budget = self._budget or LogBudget(self.job.id, self.job.attempt)
+            return self._budget
 
     @property
     def attempt(self) -> int:

@@ -36,7 +36,7 @@ from holdfast.domain.spec import encode_json
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
 from holdfast.stores.statements import settle as sql
-from holdfast.stores.statements.words import Statement
+from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs import artifacts, lost, succeeding
 from holdfast.stores.verbs.breaker import settle_sources
 from holdfast.stores.verbs.checking import Checked, check
@@ -93,9 +93,11 @@ def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str
 
 
 def _apply_once(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
-    """Plain successes that no source has to learn of, which are nearly all of them, are a single statement."""
+    """Plain successes that no source has to learn of, which are nearly all of them, go by themselves. On SQLite, where
+    a commit costs more than the rest, only if nothing else has to be committed."""
     done: dict[str, Settled] = {}
-    if plain := [report for report in reports if report.is_plain]:
+    plain = [report for report in reports if report.is_plain]
+    if plain and (len(plain) == len(reports) or database.dialect == POSTGRES):
         done = succeeding.apply(database, plain)
         if len(done) == len(reports):
             return done

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from holdfast.domain.hot import hot_value
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 
@@ -35,7 +36,7 @@ class Verb(StrEnum):
     SOURCE = "source"
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Settled:
     """The answer to one report."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from holdfast.domain.hot import hot_value
 from holdfast.domain.worker_states import RunState, WorkerState
 
 
@@ -14,7 +15,7 @@ class WorkerMoved:
     after: WorkerState
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class RunMoved:
     """A job run changed its state; `before` is None when it was just claimed, `after` is None when it is over."""
 
@@ -36,7 +37,7 @@ class Claims:
     waits: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class RunEnded:
     """The store has answered a report. `outcome` is what was reported, `event` what the store recorded (None when it
     refused), `status` as in `domain/answers.Status`."""
@@ -50,6 +51,11 @@ class RunEnded:
     event: str | None
     duration_ms: int | None
     error: str | None
+
+
+@hot_value(frozen=True, slots=True)
+class RunSucceeded(RunEnded):
+    """The usual end: reported as a success, and recorded as one. Only made if somebody wants it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +204,7 @@ Event = (
     | RunMoved
     | Claims
     | RunEnded
+    | RunSucceeded
     | Beats
     | LeaseGone
     | RunnerStarted

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.domain import durations, spec
 from holdfast.domain.errors import InvalidInput, TooLarge
+from holdfast.domain.hot import hot_value
 from holdfast.domain.lifecycle import State
 from holdfast.domain.names import MAX_PRIORITY, check_id, check_integer, check_moment, check_name
 from holdfast.domain.retry import RetryPolicy
@@ -198,7 +199,7 @@ class Job:
     webhook: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Claimed:
     """A job under a fresh lease. Only the worker that claimed it ever sees the token."""
 

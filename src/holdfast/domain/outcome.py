@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.domain.artifacts import Artifact
+from holdfast.domain.hot import hot_value
 from holdfast.domain.looks import Looks
 
 
@@ -28,7 +29,7 @@ class JobError:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Usage:
     """What an attempt cost, as measured by whoever ran it."""
 
@@ -41,7 +42,7 @@ class Usage:
         return {name: value for name, value in figures.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Succeeded:
     result: Any = None
     result_ref: str | None = None
@@ -93,7 +94,7 @@ Outcome = Succeeded | Failed | Crashed | Released | Snoozed | Cancelled
 Ending = Outcome | LeaseLost
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Report:
     """A worker's word about one attempt. The token authorises it, the attempt number names it."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
 from holdfast.observe.json_lines import JsonLines
 from holdfast.observe.redaction import redact
-from holdfast.observe.sentences import ALWAYS_DEBUG, is_quiet, sentence
+from holdfast.observe.sentences import ALWAYS_DEBUG, sentence
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor
@@ -118,13 +118,12 @@ class LogSubscriber:
 
     def __init__(self, logger: Logger) -> None:
         self._logger = logger
-        self._is_terse = not logger.is_enabled_for(10)
-        self.never = ALWAYS_DEBUG if self._is_terse else frozenset()
+        self.never = frozenset() if logger.is_enabled_for(10) else ALWAYS_DEBUG
         # Of a job and its attempt, where traces are on: lines about it say which trace it is in.
         self.trace_of: Callable[[str, int], str | None] | None = None
 
     def __call__(self, event: Event) -> None:
-        if type(event) in self.never or (self._is_terse and is_quiet(event)):
+        if type(event) in self.never:
             return
         level, text, fields = sentence(event)
         if self.trace_of is not None and "attempt" in fields:

@@ -12,7 +12,17 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge
 
 from holdfast.domain.answers import Status
-from holdfast.domain.events import Beats, Claims, Event, LeaseGone, RunEnded, RunMoved, RunnerEnded, WorkerMoved
+from holdfast.domain.events import (
+    Beats,
+    Claims,
+    Event,
+    LeaseGone,
+    RunEnded,
+    RunMoved,
+    RunnerEnded,
+    RunSucceeded,
+    WorkerMoved,
+)
 from holdfast.domain.lifecycle import Event as Recorded
 from holdfast.domain.worker_states import RunState, WorkerState
 from holdfast.observe.duty_metrics import DutyMetrics
@@ -33,6 +43,7 @@ class MetricsSubscriber:
             RunMoved: self._run_moved,
             Claims: self._claims,
             RunEnded: self._run_ended,
+            RunSucceeded: self._run_ended,
             Beats: self._beats,
             LeaseGone: self._lease_gone,
             RunnerEnded: self._runner_ended,

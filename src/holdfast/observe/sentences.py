@@ -19,6 +19,7 @@ from holdfast.domain.events import (
     RunMoved,
     RunnerEnded,
     RunnerStarted,
+    RunSucceeded,
     ScheduleFailed,
     StoreBack,
     StoreFailed,
@@ -36,18 +37,13 @@ from holdfast.domain.worker_states import ERROR_WAIT_SECONDS, WorkerState
 Level = Literal["debug", "info", "warning", "error"]
 
 # Events of the hot path that are never worth more than a debug line.
-ALWAYS_DEBUG = frozenset({RunMoved, Claims, Beats, UpkeepStep})
+ALWAYS_DEBUG = frozenset({RunMoved, RunSucceeded, Claims, Beats, UpkeepStep})
 
 
 class Sentence(NamedTuple):
     level: Level
     text: str
     fields: dict[str, Any]
-
-
-def is_quiet(event: Event) -> bool:
-    """The usual end of a job: nothing to say about it but in a debug log."""
-    return type(event) is RunEnded and event.event == Recorded.SUCCEEDED and event.status == Status.APPLIED
 
 
 def sentence(event: Event) -> Sentence:

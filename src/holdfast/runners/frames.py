@@ -149,15 +149,13 @@ def _job(job: Claimed) -> str:
         payload = _encode(job.payload)
     common = _common(job.task, job.task_version, job.queue, job.source, job.timeout_seconds, job.lease_seconds)
     own = f'"id":{_text(job.attempt_id)},"job_id":{_text(job.job_id)},"attempt":{job.attempt}'
-    secret = f'"token":{_text(job.lease_token)},"traceparent":{_optional(job.traceparent)}'
-    return f'{{{own},{secret},{common},"due":{_optional(job.due_seconds)},"payload":{payload}}}'
+    traceparent = "null" if job.traceparent is None else _text(job.traceparent)
+    due = "null" if job.due_seconds is None else repr(job.due_seconds)
+    secret = f'"token":{_text(job.lease_token)},"traceparent":{traceparent}'
+    return f'{{{own},{secret},{common},"due":{due},"payload":{payload}}}'
 
 
 @lru_cache(1_000)
 def _common(task: str, version: str | None, queue: str, source: str | None, timeout: float | None, lease: float) -> str:
     fields = {"task": task, "version": version, "queue": queue, "source": source, "timeout": timeout, "lease": lease}
     return _encode(fields)[1:-1]
-
-
-def _optional(value: str | float | None) -> str:
-    return "null" if value is None else _encode(value)

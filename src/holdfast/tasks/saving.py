@@ -72,6 +72,7 @@ class Saves:
         self._folders: set[str] = set()
         self._writing: dict[str, Turn] = {}
         self._results = 0
+        self._is_used = False
         self._is_closed = False
 
     @property
@@ -102,6 +103,9 @@ class Saves:
 
     def close(self) -> None:
         """The attempt is over; what a thread that it left behind still saves is nobody's."""
+        if not self._is_used:  # most attempts save nothing: no lock for them
+            self._is_closed = True
+            return
         with self._turn:
             self._is_closed = True
 
@@ -109,6 +113,7 @@ class Saves:
         def again() -> None:
             self._write(name, data, media_type, is_result=is_result)
 
+        self._is_used = True
         if self._interrupted(name, again):
             return reference(self._job_id, self._attempt, name)
         digest = hashlib.sha256(data).hexdigest()

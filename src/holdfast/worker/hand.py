@@ -14,7 +14,7 @@ from holdfast.domain.manifest import Kind
 from holdfast.runners.pool import Pool, runner_kind
 from holdfast.runners.process import RunnerProcess
 from holdfast.worker.leases import Held
-from holdfast.worker.pace import MOST_PER_RUNNER, Pace
+from holdfast.worker.pace import MOST_PER_RUNNER, MOST_UNTOLD, Pace
 from holdfast.worker.pickup import Room
 
 SLOW_SECONDS = 0.05
@@ -117,9 +117,10 @@ class Hand:
         return Room(tasks, slots, quick, max(0, min(ahead + min(0, free), left - slots)), most)
 
     def _leases_left(self) -> int:
-        """What has ended counts until the store has heard of it: if we are killed, it is reaped with the rest."""
+        """What has ended counts until the store has heard of it: if we are killed, it is reaped with the rest. A batch
+        of reports has room of its own, so that runners have work while the store is told of what they did."""
         most = sum(runner.spec.slots + MOST_PER_RUNNER for runner in self._pool if runner.open)
-        return max(0, most - self._leases())
+        return max(0, most + MOST_UNTOLD - self._leases())
 
     def _open(self, kind: Kind) -> list[RunnerProcess]:
         return [runner for runner in self._pool if runner.kind is kind and runner.open]

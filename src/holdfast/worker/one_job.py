@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from holdfast.domain.errors import ConfigurationError, NotFound, StoreUnavailable
-from holdfast.domain.events import Event, RunEnded
+from holdfast.domain.events import Event, RunEnded, RunSucceeded
 from holdfast.domain.job import Claimed, ClaimedJobs, Job
 from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import TaskInfo
@@ -52,7 +52,7 @@ class OneJob(Worker):
     job_id: str = ""
     errand: Errand = field(init=False)
     ended: RunEnded | None = field(default=None, init=False)
-    watched: ClassVar[tuple[type, ...]] = (RunEnded,)
+    watched: ClassVar[tuple[type, ...]] = (RunEnded, RunSucceeded)
 
     def __post_init__(self) -> None:
         self.errand = Errand(self.job_id)

@@ -11,6 +11,7 @@ QUICK_MS = 10.0
 WORTH_MS = 100.0  # this much work is held ready for each slot
 MOST_PER_SLOT = 250
 MOST_PER_RUNNER = 250
+MOST_UNTOLD = 250  # more, as long as so many have ended and the store has not heard of them yet
 _WEIGHT = 0.1
 _MOST_TIMES = 4.0
 _LEAST_MS = 0.1

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from holdfast.domain.answers import Settled, Status
 from holdfast.domain.artifacts import MOST_ARTIFACTS
 from holdfast.domain.errors import NotFound, StoreUnavailable
-from holdfast.domain.events import Events, Problem, RunEnded
-from holdfast.domain.lifecycle import CLAIMABLE, State
+from holdfast.domain.events import Events, Problem, RunEnded, RunSucceeded
+from holdfast.domain.hot import hot_value
+from holdfast.domain.lifecycle import CLAIMABLE, Event, State
 from holdfast.domain.outcome import Failed, JobError, Outcome, Report, Succeeded, Usage
 from holdfast.periodic.desk import Desk, Refusal
 from holdfast.periodic.part import NEVER
@@ -30,7 +31,7 @@ ROLLED_BACK = JobError(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Ended:
     """With `completed_in` the task has finished the job in a transaction of its own; `outcome` is what it did after
     that, and counts if the transaction turns out to be rolled back."""
@@ -58,7 +59,7 @@ class Ended:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Answered:
     """`problem`: why the report could not be stored as it was; with BUSY, not in any form."""
 
@@ -169,8 +170,12 @@ class Reports:
 
     def _emit(self, ended: Ended, answer: Settled) -> None:
         job, outcome = ended.held.job, ended.outcome
+        is_usual = answer.event == Event.SUCCEEDED and answer.status is Status.APPLIED
+        kind = RunSucceeded if is_usual else RunEnded
+        if not self._events.wants(kind):
+            return
         self._events.emit(
-            RunEnded(
+            kind(
                 job.job_id,
                 job.attempt,
                 job.task,

@@ -13,6 +13,7 @@ from holdfast.domain.events import (
     RunMoved,
     RunnerEnded,
     RunnerStarted,
+    RunSucceeded,
     ScheduleFailed,
     StoreBack,
     StoreFailed,
@@ -37,7 +38,8 @@ def run_moved(before: RunState | None, after: RunState | None) -> RunMoved:
 
 
 def run_ended(event: str | None = "succeeded", status: str = "applied", error: str | None = None) -> RunEnded:
-    return RunEnded(JOB, 2, "mail", "default", event or "failed", status, event, 12, error)
+    kind = RunSucceeded if (event, status) == ("succeeded", "applied") else RunEnded
+    return kind(JOB, 2, "mail", "default", event or "failed", status, event, 12, error)
 
 
 def lease_gone(refused: bool = True) -> LeaseGone:
@@ -53,6 +55,7 @@ EVERY_KIND: list[Event] = [
     run_moved(None, RunState.CLAIMING),
     Claims(3, 0.002),
     run_ended(),
+    run_ended("failed"),
     Beats(3, 0.002, 41.0),
     lease_gone(),
     RunnerStarted(4711, "sync", 1),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from holdfast.domain.hot import hot_value
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released
 from holdfast.runners.child import messages, tracing
 from holdfast.runners.endings import ending
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Done:
     """`is_fatal`: the process ran out of memory and is not to be trusted with another job."""
 

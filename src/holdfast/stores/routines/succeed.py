@@ -1,7 +1,8 @@
 """Settle plain successes, which nearly all reports are: no file, no progress, nothing that a source has to learn.
 
-The rows are named by one array and their other values looked up by position: a join with a list of rows would make
-Postgres carry a copy of each of them through the update, which costs as much as the update itself.
+The rows are named by one array, in their order, and their other values looked up by position: a join with a list of
+rows would make Postgres carry a copy of each of them through the update, which costs as much as the update itself. The
+position is found by halves: `array_position` goes through the array from its beginning, for every value of every row.
 
 Others' locks are waited for, in the order of the ids, but not for long: then the whole call fails, and the caller does
 it in the careful way, past what is locked (`statements/settle.py`).
@@ -20,7 +21,7 @@ LOCK_WAIT_MILLISECONDS = 20
 
 
 def _given(array: str) -> str:
-    return f"{array}[array_position(ids, j.id)]"
+    return f"{array}[width_bucket(j.id, ids)]"
 
 
 FUNCTION = f"""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, assert_never
 
 from holdfast.domain import digests, durations
 from holdfast.domain.answers import Verb
 from holdfast.domain.artifacts import INLINE_RESULT_BYTES, Artifact, check_artifact
 from holdfast.domain.errors import TooLarge
+from holdfast.domain.hot import hot_value
 from holdfast.domain.looks import Looks, readable_looks
 from holdfast.domain.names import MAX_NAME, check_id, check_integer, storable_text
 from holdfast.domain.outcome import (
@@ -29,7 +30,7 @@ MAX_ERROR_TEXT = 16 * 1024
 _NO_LOOKS: Looks = {}
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Checked:
     """A report whose every part can be stored."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from holdfast.domain.answers import Settled, Status
 from holdfast.domain.lifecycle import Event, State
@@ -22,6 +23,7 @@ def apply(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
 
 
 def _together(database: Database, reports: Sequence[Checked]) -> Sequence[Checked]:
+    reports = sorted(reports, key=_job_id)  # as `holdfast_succeed` wants them
     given = {
         "ids": _array(report.job_id for report in reports),
         "attempts": _array(str(report.attempt) for report in reports),
@@ -44,6 +46,9 @@ def _one_by_one(database: Database, reports: Sequence[Checked]) -> list[Checked]
     """In one transaction; on SQLite a statement is a call, not a journey."""
     with database.transaction() as transaction:
         return [report for report in reports if transaction.changes(SUCCEED, _row(report))]
+
+
+_job_id = attrgetter("job_id")
 
 
 def _row(report: Checked) -> dict[str, object]:

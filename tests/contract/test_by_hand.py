@@ -292,11 +292,12 @@ def test_a_budget_cannot_be_refilled_with_a_move(store: SqlStore, by_hand: ByHan
 @pytest.mark.parametrize("state", [state for state in State if state is not State.PENDING])
 def test_a_job_is_only_inserted_as_pending(store: SqlStore, by_hand: ByHand, state: State) -> None:
     enqueue(store)
-    lease = f", 'typed', '{FAR}'" if state is State.RUNNING else ", NULL, NULL"
+    # Such as the checks of the table would let in.
+    lease = f"'typed', 'typed', '{FAR}'" if state is State.RUNNING else "NULL, NULL, NULL"
+    finished = f"'{FAR}'" if state in TERMINAL else "NULL"
+    columns = "task, state, lease_owner, lease_token, lease_expires_at, finished_at"
     with by_hand.refused("inserted as pending"):
-        by_hand(
-            f"INSERT INTO holdfast_jobs (task, state, lease_token, lease_expires_at) VALUES ('add', '{state}'{lease})"
-        )
+        by_hand(f"INSERT INTO holdfast_jobs ({columns}) VALUES ('add', '{state}', {lease}, {finished})")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from holdfast.domain.spec import (
     canonical_spec,
     check_json,
     encode_json,
+    identified,
     spec_hash,
 )
 from tests.unit.vectors import FILE, REFUSED, VECTORS, Refused, Vector
@@ -176,6 +177,11 @@ def test_the_fast_way_is_the_slow_way(value: Any) -> None:
 @given(st.dictionaries(texts, st.integers() | texts | st.booleans() | st.none()))
 def test_the_fast_way_is_the_slow_way_for_plain_payloads(value: dict[str, Any]) -> None:
     assert canonical_json(value) == _canonical(value).encode()
+
+
+@given(st.dictionaries(texts, json_values | st.integers() | texts))
+def test_hash_and_text_at_once_are_hash_and_text(payload: dict[str, Any]) -> None:
+    assert identified("t", "1", payload) == (spec_hash("t", "1", payload), encode_json(payload))
 
 
 small_values = st.recursive(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,7 +22,7 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_BUDGET = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: another one like it is made of its dictionary
 class NewJob:
     """A request to run a task. Construction validates everything: an instance is always storable.
 
@@ -105,8 +104,7 @@ class NewJob:
     def _check_payload(self) -> None:
         if not isinstance(self.payload, dict):
             raise InvalidInput("payload", f"must be a JSON object, got {type(self.payload).__name__}")
-        _set(self, "spec_hash", spec.spec_hash(self.task, self.version, self.payload))
-        text = spec.encode_json(self.payload)
+        spec_hash, text = spec.identified(self.task, self.version, self.payload)
         size = len(text) if text.isascii() else len(text.encode())
         if size > MAX_PAYLOAD_BYTES:
             raise TooLarge(
@@ -115,6 +113,7 @@ class NewJob:
                 " pass a reference",
                 MAX_PAYLOAD_BYTES,
             )
+        _set(self, "spec_hash", spec_hash)
         _set(self, "payload_json", text)
 
     @property
@@ -126,9 +125,21 @@ class NewJob:
 
     def with_traceparent(self, traceparent: str) -> NewJob:
         """This job as a part of that trace. All the rest was checked when it was made, and is not looked at again."""
-        traced = copy(self)
+        traced = self._another()
         _set(traced, "traceparent", traceparent)
         return traced
+
+    def with_payload(self, payload: dict[str, Any]) -> NewJob:
+        """Another job that differs in its payload alone, which is checked."""
+        other = self._another()
+        _set(other, "payload", payload)
+        other._check_payload()
+        return other
+
+    def _another(self) -> NewJob:
+        other = object.__new__(NewJob)
+        other.__dict__.update(self.__dict__)
+        return other
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> NewJob:
@@ -147,7 +158,7 @@ class NewJob:
         return cls(**options)
 
 
-@dataclass(frozen=True, slots=True)
+@hot_value(frozen=True, slots=True)
 class Enqueued:
     """The answer to an enqueue: `created` is false when an existing job stands in for the new one."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from functools import lru_cache
 from typing import Any
 
 import rfc8785
@@ -46,13 +47,34 @@ def canonical_json(value: Any, field: str = "value") -> bytes:
 
 
 def spec_hash(task: str, version: str | None, payload: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical_spec(task, version, payload).encode()).hexdigest()
+    return _hashed(canonical_spec(task, version, payload))
+
+
+def identified(task: str, version: str | None, payload: dict[str, Any]) -> tuple[str, str]:
+    """The hash, and the payload as compact JSON text in its own order; encoded once where that is the canonical one."""
+    is_plain = check_json(payload, "payload")
+    text = _encode(payload)
+    is_canonical = is_plain and text.find("{", 1) < 0 and list(payload) == sorted(payload)
+    canonical = text if is_canonical else _canonical_text(payload, is_plain=is_plain)
+    return _hashed(_spec(task, version, canonical)), text
 
 
 def canonical_spec(task: str, version: str | None, payload: dict[str, Any]) -> str:
     """What is hashed."""
-    is_plain = check_json(payload, "payload")
-    return _canonical_text({"payload": payload, "task": task, "version": version}, is_plain=is_plain)
+    return _spec(task, version, _canonical_text(payload, is_plain=check_json(payload, "payload")))
+
+
+def _spec(task: str, version: str | None, canonical_payload: str) -> str:
+    return f'{{"payload":{canonical_payload},{_named(task, version)}}}'
+
+
+def _hashed(canonical: str) -> str:
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@lru_cache(1_000)
+def _named(task: str, version: str | None) -> str:
+    return f'"task":{_encode(task)},"version":{_encode(version)}'
 
 
 def _canonical_text(value: Any, *, is_plain: bool) -> str:

@@ -17,8 +17,9 @@ _counter = 0
 
 def new_ids(count: int) -> list[str]:
     millisecond, first = _reserve(count)
-    noise = os.urandom(6 * count)
-    return [_format(millisecond, first + i, noise[6 * i : 6 * i + 6].hex()) for i in range(count)]
+    stamp, noise = f"{millisecond:012x}", os.urandom(6 * count).hex()
+    beginning = f"{stamp[:8]}-{stamp[8:]}-7"
+    return [f"{beginning}{_numbered(first + i)}-{noise[12 * i : 12 * i + 12]}" for i in range(count)]
 
 
 def _reserve(count: int) -> tuple[int, int]:
@@ -37,7 +38,6 @@ def _reserve(count: int) -> tuple[int, int]:
         return millisecond, first
 
 
-def _format(millisecond: int, counter: int, noise: str) -> str:
-    stamp = f"{millisecond:012x}"
-    high, low = counter >> 14, counter & 0x3FFF
-    return f"{stamp[:8]}-{stamp[8:]}-7{high:03x}-{0x8000 | low:04x}-{noise}"
+def _numbered(counter: int) -> str:
+    """With the variant's two bits between its halves."""
+    return f"{counter >> 14:03x}-{0x8000 | counter & 0x3FFF:04x}"

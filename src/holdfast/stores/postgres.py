@@ -12,9 +12,10 @@ verb for its answers (see `watchdog`). Then the verb answers StoreUnavailable, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import psycopg
@@ -31,6 +32,7 @@ from holdfast.stores.watchdog import Watchdog
 
 CONNECT_TIMEOUT_SECONDS = 10
 POOL_TIMEOUT_SECONDS = 30.0
+COPIED_AT_ONCE = 100  # lines
 
 # What is noted about a connection of ours when it is made: there is a pooler in between; statements are compiled (JIT).
 POOLED = "holdfast_pooled"
@@ -156,10 +158,12 @@ def _begun_with(settings: str, cursor: Any) -> Iterator[None]:
     cursor.connection.commit()
 
 
-def copy_rows(transaction: CursorTransaction, command: str, rows: Iterable[Sequence[Any]]) -> None:
+def copy_lines(transaction: CursorTransaction, command: str, lines: Iterable[str]) -> None:
+    """Some at a time: the server reads the first while the next are made."""
+    left = iter(lines)
     with transaction.cursor.copy(command) as copy:
-        for row in rows:
-            copy.write_row(row)
+        while block := "".join(islice(left, COPIED_AT_ONCE)):
+            copy.write(block)
 
 
 @contextmanager

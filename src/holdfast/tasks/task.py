@@ -114,9 +114,11 @@ class Task(Generic[P, R]):
         # A connection of the blocking kind may be bound to the thread that it is used in.
         return store.enqueue_many(jobs, connection)
 
-    def _new_job(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> NewJob:
+    def _new_job(self, arguments: tuple[Any, ...], named: Mapping[str, Any], like: NewJob | None = None) -> NewJob:
         definition = self.definition
         payload = definition.arguments.dump(arguments, named)
+        if like is not None:
+            return like.with_payload(payload)
         return NewJob(task=definition.name, payload=payload, **self.resolved_options())
 
     @property
@@ -134,17 +136,20 @@ class Task(Generic[P, R]):
     def _new_jobs(self, items: Iterable[Item]) -> list[NewJob]:
         if isinstance(items, str | bytes | Mapping):
             raise InvalidInput("items", f"must be several items, each a tuple or a mapping, got {type(items).__name__}")
-        jobs = [self._item(index, item) for index, item in enumerate(items)]
+        jobs: list[NewJob] = []
+        for index, item in enumerate(items):
+            jobs.append(self._item(index, item, jobs[0] if jobs else None))
         if len(jobs) > 1 and self._options.get("id") is not None:
             raise InvalidInput("id", f"names one job; there are {len(jobs)} items")
         return jobs
 
-    def _item(self, index: int, item: Item) -> NewJob:
+    def _item(self, index: int, item: Item, like: NewJob | None) -> NewJob:
+        """`like`: one of this call's jobs, which differ in their payloads alone."""
         try:
             if isinstance(item, tuple):
-                return self._new_job(item, {})
+                return self._new_job(item, {}, like)
             if isinstance(item, Mapping):
-                return self._new_job((), item)
+                return self._new_job((), item, like)
         except InvalidInput as error:
             raise InvalidInput(f"items[{index}].{error.field}", error.rule) from error
         raise InvalidInput(

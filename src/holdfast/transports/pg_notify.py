@@ -2,7 +2,9 @@
 
 A commit that carries a notification takes a lock of the whole server, so writers that notify in their transactions
 queue up behind each other. Ours never do: the store pokes this after its commit, and one thread sends, the first at
-once, then at most so many a second, and always one after the last poke. It is a hint; errors are swallowed.
+once, then at most so many a second, and always one after the last poke. Where several pokes come within a pause, the
+next pause is twice as long: workers that have a queue of work before them need not be told of every job. It is a hint;
+errors are swallowed.
 """
 
 from __future__ import annotations
@@ -15,17 +17,26 @@ from collections.abc import Callable
 CHANNEL = "holdfast"
 NOTIFY = f"NOTIFY {CHANNEL}"
 
-PER_SECOND = 20.0
+PER_SECOND = 200.0
+IN_A_FLOOD_PER_SECOND = 20.0
 FLUSH_SECONDS = 0.5
 LONGEST_BACKOFF_SECONDS = 30.0
 
 
 class Notifier:
-    def __init__(self, send: Callable[[], None], *, per_second: float = PER_SECOND) -> None:
+    def __init__(
+        self,
+        send: Callable[[], None],
+        *,
+        per_second: float = PER_SECOND,
+        in_a_flood_per_second: float = IN_A_FLOOD_PER_SECOND,
+    ) -> None:
         self._send = send
-        self._pause = 1.0 / per_second
+        self._shortest_pause, self._longest_pause = 1.0 / per_second, 1.0 / in_a_flood_per_second
+        self._pause = self._shortest_pause
         self._changed = threading.Condition()
-        self._pending = False
+        self._pokes = 0
+        self._is_resting = False
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -34,11 +45,12 @@ class Notifier:
         with self._changed:
             if self._closing:
                 return
-            self._pending = True
+            self._pokes += 1
             # Not alive also after a fork: threads stay behind in the parent.
             if self._thread is None or not self._thread.is_alive():
                 self._start()
-            self._changed.notify()
+            if not self._is_resting:  # it looks afterwards; to be woken for every poke would cost it and us more
+                self._changed.notify()
 
     def close(self) -> None:
         """Send what is pending, for half a second at most, and end."""
@@ -51,6 +63,7 @@ class Notifier:
             thread.join(FLUSH_SECONDS)
 
     def _start(self) -> None:
+        self._is_resting = False
         self._thread = threading.Thread(target=self._run, name="holdfast-notifier", daemon=True)
         self._thread.start()
         # A short process, `holdfast enqueue` say, is at its end before the thread has sent anything.
@@ -69,14 +82,17 @@ class Notifier:
     def _next_is_due(self) -> bool:
         """True once there is something to send; False when there is nothing more to come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._pending or self._closing)
+            self._changed.wait_for(lambda: self._pokes or self._closing)
             # Taken back before it is sent: a poke that comes meanwhile is sent after it.
-            due, self._pending = self._pending, False
-            return due
+            pokes, self._pokes = self._pokes, 0
+            self._pause = min(2 * self._pause, self._longest_pause) if pokes > 1 else self._shortest_pause
+            return pokes > 0
 
     def _rest(self, seconds: float) -> None:
         with self._changed:
+            self._is_resting = True
             self._changed.wait_for(lambda: self._closing, seconds)
+            self._is_resting = False
 
 
 def _backoff(faults: int) -> float:

@@ -3,7 +3,7 @@
 connecting   the first time, and after an error, the store is opened; later it is known to be there, and costs nothing
 recovering   claims whose answer was lost are given back; duties that are due are done
 polling      claim as long as there is room and something to claim
-idle         until the wait is over or somebody rings
+idle         until the wait is over or somebody rings; who came for nothing the last times does not come at once
 
 Heartbeats, reports and limits do not depend on any of this: they go on in every state.
 """
@@ -20,6 +20,10 @@ from holdfast.periodic.duties import Duties
 from holdfast.periodic.part import NEVER
 from holdfast.ports import Store
 from holdfast.worker.pickup import Found, Pickup
+
+# A job that is told of wakes every idle worker of a fleet, and one of them gets it. The others rest before they heed
+# the next word, longer each time they came for nothing.
+SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.005, 0.05
 
 
 class Cycle:
@@ -41,6 +45,9 @@ class Cycle:
         self._connected = False
         self._just_connected = False
         self._rung = False
+        self._came_when_rung = False
+        self._rest = 0.0
+        self._heed_at = 0.0
         self._wake_at = NEVER
         self.error: Exception | None = None
         self._steps: dict[WorkerState, Callable[[float], bool]] = {
@@ -138,17 +145,24 @@ class Cycle:
             case Found.NOTHING:
                 return self._to(WorkerState.BACKING_OFF)
             case Found.SOME:
+                self._rest = 0.0
                 return True
             case _:
                 return False
 
     def _back_off(self, now: float) -> bool:
         self._wake_at = now + self._pickup.next_wait()
+        if self._came_when_rung:
+            self._rest = min(LONGEST_REST_SECONDS, max(SHORTEST_REST_SECONDS, 2 * self._rest))
+            self._heed_at = now + random.uniform(self._rest / 2, self._rest)
         return self._to(WorkerState.IDLE)
 
     def _idle(self, now: float) -> bool:
-        if now < self._wake_at and not self._rung:
+        if self._rung:
+            self._wake_at = min(self._wake_at, self._heed_at)
+        if now < self._wake_at:
             return False
+        self._came_when_rung = self._rung
         return self._to(WorkerState.CONNECTING)
 
     def _wait_after_error(self, now: float) -> bool:

@@ -21,6 +21,9 @@ FOUNDATION = (
 )
 
 _LEGAL_PAIR = rules.LEGAL_UPDATE.replace("NEW.", "n.").replace("OLD.", "o.")
+_WELL_MADE = f"{rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object' AND {postgres_webhooks.WELL_FORMED}".replace(
+    "NEW.", "n."
+)
 
 _FUNCTIONS = (
     """
@@ -29,12 +32,10 @@ BEGIN
   IF TG_OP = 'UPDATE' THEN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: job ' || OLD.id || ': ' || OLD.state
       || ' -> ' || NEW.state || ' (' || NEW.transition || ') is not in the lifecycle';
-  ELSIF TG_OP = 'DELETE' THEN
+  ELSE
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: job ' || OLD.id || ' is ' || OLD.state
       || '; only a finished job is deleted';
   END IF;
-  RAISE EXCEPTION USING ERRCODE = 'check_violation',
-    MESSAGE = 'holdfast: a job is inserted as pending, with a JSON object as payload (and as webhook, with url and on)';
 END $$""",
     """
 CREATE OR REPLACE FUNCTION holdfast_refuse_payload() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -81,10 +82,17 @@ BEGIN
   RETURN NEW;
 END $$""",
     """
+CREATE OR REPLACE FUNCTION holdfast_refuse_new() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION USING ERRCODE = 'check_violation',
+    MESSAGE = 'holdfast: a job is inserted as pending, with a JSON object as payload (and as webhook, with url and on)';
+END $$""",
+    f"""
 CREATE OR REPLACE FUNCTION holdfast_audit_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO holdfast_events (job_id, seq, at, event, from_state, to_state, attempt, detail)
-  SELECT id, 1, updated_at, 'enqueued', NULL, 'pending', 0, transition_detail FROM new_rows;
+  SELECT n.id, 1, n.updated_at, 'enqueued', NULL, 'pending', 0, n.transition_detail FROM new_rows n
+  WHERE CASE WHEN {_WELL_MADE} THEN true ELSE holdfast_refuse_new() END;
   RETURN NULL;
 END $$""",
     """
@@ -152,20 +160,13 @@ _TRIGGERS = (
         f"FOR EACH ROW WHEN ({rules.MANUAL_UPDATE})",
         "holdfast_complete_manual_update",
     ),
-    # What is not in the lifecycle is refused by the audit, which looks at old and new anyway; but by their id.
+    # What is not in the lifecycle is refused by the audit, which looks at old and new anyway; but by their id. So is
+    # what is not inserted as a new job should be.
     (
         "holdfast_20_guard",
         "holdfast_jobs",
         "BEFORE UPDATE OF id",
         "FOR EACH ROW WHEN (NEW.id <> OLD.id)",
-        "holdfast_refuse_job",
-    ),
-    (
-        "holdfast_20_guard_insert",
-        "holdfast_jobs",
-        "BEFORE INSERT",
-        f"FOR EACH ROW WHEN (({rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object'"
-        f" AND {postgres_webhooks.WELL_FORMED}) IS NOT TRUE)",
         "holdfast_refuse_job",
     ),
     # Only when the payload is among the columns set: a heartbeat must not pay for reading a long one.
@@ -237,6 +238,9 @@ _TRIGGERS = (
     ),
 )
 
+# Of earlier versions.
+_FORMER_TRIGGERS = (("holdfast_20_guard_insert", "holdfast_jobs"),)
+
 ATTEMPTS_VIEW = """
 CREATE OR REPLACE VIEW holdfast_attempts AS
 SELECT started.job_id, started.attempt, started.worker, started.at AS started_at, ended.at AS finished_at,
@@ -255,6 +259,7 @@ WHERE started.event = 'claimed'"""
 def statements() -> list[str]:
     functions = (*_FUNCTIONS, *postgres_webhooks.FUNCTIONS, *routines.FUNCTIONS)
     ddl = [*FOUNDATION, *(function.strip() for function in functions)]
+    ddl += [f"DROP TRIGGER IF EXISTS {name} ON {table}" for name, table in _FORMER_TRIGGERS]
     for name, table, timing, level, function in (*_TRIGGERS, *postgres_webhooks.TRIGGERS):
         ddl.append(f"DROP TRIGGER IF EXISTS {name} ON {table}")
         ddl.append(f"CREATE TRIGGER {name} {timing} ON {table} {level} EXECUTE FUNCTION {function}()")

@@ -5,6 +5,9 @@ One time for the whole statement: a batch stays in the caller's order (by id) wh
 
 from __future__ import annotations
 
+from functools import cache
+
+from holdfast.domain.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
 from holdfast.domain.lifecycle import ACTIVE
 from holdfast.stores.schema import in_states
 from holdfast.stores.statements.words import Statement, Words
@@ -100,5 +103,25 @@ PRUNED = Statement("enqueue.pruned", _pruned)
 INSERT = Statement("enqueue.insert", _insert)
 EXISTING = Statement("enqueue.existing", _existing)
 REUSABLE = Statement("enqueue.reusable", _reusable)
-COPY_COLUMNS = tuple(name for name in COLUMNS if name not in ("unique_key", "replay_of"))
-COPY_POSTGRES = f"COPY holdfast_jobs ({', '.join(COPY_COLUMNS)}) FROM STDIN"
+# What a plain job has of its own, and what many have in common.
+OWN_COLUMNS = ("id", "payload", "spec_hash")
+COMMON_COLUMNS = tuple(name for name in COLUMNS if name not in (*OWN_COLUMNS, "unique_key", "replay_of"))
+COPY_POSTGRES = f"COPY holdfast_jobs ({', '.join((*OWN_COLUMNS, *COMMON_COLUMNS))}) FROM STDIN"
+# What the table says by itself.
+DEFAULTS = {
+    "queue": DEFAULT_QUEUE,
+    "priority": 0,
+    "max_attempts": 3,
+    "max_crashes": 3,
+    "lease_seconds": DEFAULT_LEASE_SECONDS,
+}
+
+
+@cache
+def insert_one(columns: tuple[str, ...]) -> Statement:
+    """For Postgres: one plain job, of which only these columns are given."""
+    given = ", ".join(f"CAST(:{name} AS {COLUMNS[name]})" for name in columns)
+    return Statement(
+        f"enqueue.insert_one.{','.join(columns)}",
+        lambda _words: f"INSERT INTO holdfast_jobs ({', '.join(columns)}) VALUES ({given})",
+    )

@@ -20,6 +20,7 @@ from typing import Any
 from holdfast.domain.errors import Conflict, StoreUnavailable
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import State
+from holdfast.domain.retry import RetryPolicy
 from holdfast.domain.spec import encode_json
 from holdfast.stores.database import CursorTransaction, Database, Transaction
 from holdfast.stores.ids import new_ids
@@ -40,6 +41,8 @@ def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return []
     if len(jobs) == 1 and not _may_conflict(jobs[0]):
         with database.statement() as transaction:
+            if database.dialect == POSTGRES and _is_plain(jobs[0]):
+                return [_insert_one(transaction, jobs[0])]
             return _insert_plain(transaction, jobs)
     if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
         with database.transaction() as transaction:
@@ -85,12 +88,49 @@ def _insert_plain(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqu
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
 
 
-def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    ids = new_ids(len(jobs))
-    from holdfast.stores.postgres import copy_rows
+def _insert_one(transaction: CursorTransaction, job: NewJob) -> Enqueued:
+    """With what the table does not say by itself, and no more: for a single job, to take a list of rows apart costs as
+    much as to insert it."""
+    [job_id] = new_ids(1)
+    common = zip(sql.COMMON_COLUMNS, _stored(_common(job)), strict=True)
+    values = {"id": job_id, "payload": job.payload_json, "spec_hash": job.spec_hash}
+    values |= {name: value for name, value in common if value != sql.DEFAULTS.get(name)}
+    transaction.run(sql.insert_one(tuple(values)), values)
+    return Enqueued(job_id, True, State.PENDING)
 
-    copy_rows(transaction, sql.COPY_POSTGRES, (_copy_row(i, job) for i, job in zip(ids, jobs, strict=True)))
+
+def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    from holdfast.stores.postgres import copy_lines
+
+    ids = new_ids(len(jobs))
+    lines = _Lines()
+    copy_lines(transaction, sql.COPY_POSTGRES, (lines.of(i, job) for i, job in zip(ids, jobs, strict=True)))
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
+
+
+class _Lines:
+    """Jobs as COPY reads them. Those of one call are mostly alike in all but payload and spec: what they have in common
+    is written once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], str] = {}
+
+    def of(self, job_id: str, job: NewJob) -> str:
+        common = _common(job)
+        rest = self._known.get(common)
+        if rest is None:
+            rest = self._known[common] = "\t".join(map(_copied, _stored(common))) + "\n"
+        payload = job.payload_json  # JSON has no control characters, but what stands for them
+        if "\\" in payload:
+            payload = payload.replace("\\", "\\\\")
+        return f"{job_id}\t{payload}\t{job.spec_hash}\t{rest}"
+
+
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+def _copied(value: Any) -> str:
+    return "\\N" if value is None else str(value).translate(_ESCAPES)
 
 
 def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], tries: int) -> list[Enqueued]:
@@ -219,23 +259,23 @@ def _object(job_id: str, job: NewJob, dialect: str) -> str:
     return f'{encode_json(fields)[:-1]},"payload":{job.payload_json}}}'
 
 
-def _copy_row(job_id: str, job: NewJob) -> list[Any]:
-    retry = encode_json(job.retry.to_json()) if job.retry else None
-    values = {
-        "id": job_id,
-        "task": job.task,
-        "task_version": job.version,
-        "queue": job.queue,
-        "priority": job.priority,
-        "payload": job.payload_json,
-        "spec_hash": job.spec_hash,
-        "source": job.source,
-        "max_attempts": job.max_attempts,
-        "max_crashes": job.max_crashes,
-        "retry": retry,
-        "timeout_seconds": job.timeout_seconds,
-        "lease_seconds": job.lease_seconds,
-        "traceparent": job.traceparent,
-        "webhook": None if job.webhook is None else encode_json(job.webhook),
-    }
-    return [values[name] for name in sql.COPY_COLUMNS]
+def _common(job: NewJob) -> tuple[Any, ...]:
+    """Of a plain job, in the order of `sql.COMMON_COLUMNS`; what is JSON as it was given."""
+    return (
+        job.task,
+        job.version,
+        job.queue,
+        job.priority,
+        job.source,
+        job.max_attempts,
+        job.max_crashes,
+        job.retry,
+        job.timeout_seconds,
+        job.lease_seconds,
+        job.traceparent,
+        None if job.webhook is None else encode_json(job.webhook),
+    )
+
+
+def _stored(common: tuple[Any, ...]) -> list[Any]:
+    return [encode_json(value.to_json()) if isinstance(value, RetryPolicy) else value for value in common]

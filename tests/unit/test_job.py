@@ -32,11 +32,11 @@ def test_it_cannot_be_changed_afterwards() -> None:
 
 
 def test_another_with_other_arguments_is_as_if_it_had_been_made_so() -> None:
-    first = NewJob(task="add", payload={"a": 1}, priority=7, delay="1 min", unique=True)
+    first = NewJob(task="add", payload={"a": 1}, priority=7, delay="1m", unique=True)
     other = first.with_payload({"a": 2})
-    assert other == NewJob(task="add", payload={"a": 2}, priority=7, delay="1 min", unique=True)
+    assert other == NewJob(task="add", payload={"a": 2}, priority=7, delay="1m", unique=True)
     assert (other.key, other.payload_json) == (spec_hash("add", None, {"a": 2}), '{"a":2}')
-    assert first == NewJob(task="add", payload={"a": 1}, priority=7, delay="1 min", unique=True)
+    assert first == NewJob(task="add", payload={"a": 1}, priority=7, delay="1m", unique=True)
     with pytest.raises(InvalidInput):
         first.with_payload({"a": float("nan")})
 

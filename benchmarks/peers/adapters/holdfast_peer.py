@@ -80,7 +80,8 @@ def replay():
         started = time.perf_counter()
         for query, parameters in noted:
             cursor.execute(query, parameters)
-            cursor.fetchall()
+            if cursor.description:
+                cursor.fetchall()
         bench.answer(count=len(noted), seconds=time.perf_counter() - started)
 
 

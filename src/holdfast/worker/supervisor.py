@@ -19,6 +19,7 @@ from typing import ParamSpec
 from holdfast.domain.answers import Beaten, Settled
 from holdfast.domain.errors import ConfigurationError, HoldfastError
 from holdfast.domain.events import Events, Problem, RunnerStarted
+from holdfast.domain.job import Claimed
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.domain.worker_states import WorkerState
@@ -130,7 +131,7 @@ class Supervisor:
             options.queues,
             options.poll_seconds,
             self.runs.hand.rooms,
-            self.runs.take,
+            self._taken,
             events,
             ring,
             patience,
@@ -192,8 +193,6 @@ class Supervisor:
             return
         self.pool.adjust(now)
         self.cycle.step(now)
-        self.runs.enforce(now)  # an answer that took longer than its leases brings nothing that may be started
-        self.runs.hand.deal()
         self._finish_when_empty(now)
 
     def _guarded(self, act: Callable[Given, None], *arguments: Given.args, **named: Given.kwargs) -> None:
@@ -306,6 +305,11 @@ class Supervisor:
         return self._clock() - self._stepped_at
 
     # the store's answers
+
+    def _taken(self, jobs: list[Claimed], sent_at: float) -> None:
+        self.runs.take(jobs, sent_at)
+        self.runs.enforce(self._stepped_at)  # what took longer than its leases brings nothing that may be started
+        self.runs.hand.deal()  # before more is asked for
 
     def _settled(self, ended: Ended, answer: Settled) -> None:
         self.runs.settled(ended, answer)

@@ -145,7 +145,7 @@ class Cycle:
             case Found.NOTHING:
                 return self._to(WorkerState.BACKING_OFF)
             case Found.SOME:
-                self._rest = 0.0
+                self._rest, self._came_when_rung = 0.0, False
                 return True
             case _:
                 return False

@@ -104,12 +104,12 @@ def _window(words: Words) -> str:
 
 def _happened(words: Words) -> str:
     """Minute, queue, task, source, event, whether a run ended, the place in a histogram, how many, and whether any of
-    them speaks of a cache. The CTE keeps SQLite from computing a duration once for every bound."""
-    materialized = "" if words.postgres else "MATERIALIZED"
+    them speaks of a cache. Materialised, a duration is computed once and not for every place that it stands in; and
+    Postgres, which takes the groups for as many as the rows otherwise, does not sort these for them, on disk."""
     place = f"CASE WHEN event = 'claimed' THEN {_place(words, 'seconds', WAIT_BOUNDS)}"
     place += f" ELSE {_place(words, 'seconds', RUN_BOUNDS)} END"
     return f"""
-        WITH timed AS {materialized} (
+        WITH timed AS MATERIALIZED (
           SELECT {_epoch(words, "e.at")} / 60 * 60 AS minute, {_named(words, "queue")} AS queue,
                  {_named(words, "task")} AS task, j.source, e.event, {_ENDS_RUN} AS ends_run,
                  CASE WHEN e.event = 'claimed' THEN {_waited(words)} WHEN {_ENDS_RUN} THEN {_ran(words)} END AS seconds,

@@ -1,6 +1,7 @@
 """How many queries an idle worker's claim makes, and what a claim tells of a job's budget."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from types import SimpleNamespace
 
 import psycopg
@@ -11,6 +12,7 @@ from holdfast.stores import known_limits
 from holdfast.stores.database import CursorTransaction
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
+from holdfast.wiring.sql import open_store
 from tests.contract.ground import on_postgres
 from tests.contract.steps import BROKEN, KILLED, claim, enqueue, enqueue_many, settle_well, start
 
@@ -33,9 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @on_postgres
-def test_an_idle_claim_is_one_query_and_two_every_five_seconds(
-    store: SqlStore, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_claim_is_one_query(store: SqlStore, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = 1000.0
     monkeypatch.setattr(known_limits, "time", SimpleNamespace(monotonic=lambda: seconds))
     assert known_limits.REMEMBERED_SECONDS == 5.0
@@ -45,8 +45,17 @@ def test_an_idle_claim_is_one_query_and_two_every_five_seconds(
         counts.append(len(asked))
         asked.clear()
         seconds += 2
-    assert counts == [2, 1, 1, 2, 1, 1, 2, 1, 1, 2]
-    assert sum(counts) / 20 <= 1
+    assert counts == [2, *[1] * 9]
+
+
+@on_postgres
+def test_an_idle_worker_hears_of_a_limit_with_its_next_claim(store: SqlStore, database_url: str) -> None:
+    assert store.claim("ann") == []
+    with closing(open_store(database_url)) as other:
+        other.set_source("shop", max_concurrent=1)
+        enqueue(other, source="shop")
+    assert store.claim("ann") == []  # it remembers that there are no limits, and leaves those alone
+    assert len(store.claim("ann")) == 1
 
 
 @on_postgres

@@ -24,9 +24,12 @@ class KnownLimits:
         """Look again when next asked; other processes notice within five seconds."""
         self._looked_at = float("-inf")
 
+    def seen(self, exist: bool) -> None:
+        """Somebody who looked for work has noticed."""
+        self._exist, self._looked_at = exist, time.monotonic()
+
     def exist(self) -> bool:
         if time.monotonic() - self._looked_at > REMEMBERED_SECONDS:
             with self._database.reading() as transaction:
-                self._exist = bool(transaction.rows(LIMITS_EXIST)[0][0])
-            self._looked_at = time.monotonic()
+                self.seen(bool(transaction.rows(LIMITS_EXIST)[0][0]))
         return self._exist

@@ -173,7 +173,7 @@ class Pickup:
         longer than until work that waits for a source's token, or the end of its pause, can be had."""
         first = min(FIRST_WAIT_SECONDS, self._longest)
         self._wait = min(self._longest, self._wait * 1.5 if self._wait else first)
-        wait = max(0.0, self._wait * random.uniform(0.75, 1.0) - self._waited)
+        wait = max(0.0, self._wait * random.uniform(0.9, 1.0) - self._waited)
         return wait if self._again_in is None else min(wait, max(SHORTEST_WAIT_SECONDS, self._again_in))
 
     def stop_waiting(self) -> None:

@@ -7,13 +7,15 @@ age: then candidates are read without a lock, a `window` of them, a little more 
 Every step is one probe of the index, of which the session keeps the plan; the same as one recursive query took three
 times as long, which counts where a claim finds one job or none.
 
-Rows come back in the order in which they are to be run.
+Rows come back in the order in which they are to be run. Where there is none to claim, a row of nulls says that limits
+exist, in which others may wait: whoever is idle need not ask for that.
 """
 
 from __future__ import annotations
 
 from holdfast.stores.statements.claim import DIGEST, returned, take
 from holdfast.stores.statements.lanes import LANE, READY, task_admits
+from holdfast.stores.statements.sources import SOME_LIMIT_EXISTS
 from holdfast.stores.statements.steady import function_settings
 from holdfast.stores.statements.words import POSTGRES, Words
 
@@ -134,4 +136,7 @@ BEGIN
       {_LEVEL_HERE} AND j.priority < priority_here ORDER BY j.priority DESC, {_BY_LANE};
     END LOOP;
   END LOOP;
+  IF wanted = most AND ({SOME_LIMIT_EXISTS}) THEN
+    RETURN NEXT;
+  END IF;
 END $$"""

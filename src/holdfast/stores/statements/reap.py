@@ -1,8 +1,8 @@
 """The reaper's clock and its reading.
 
-A tick is a compare-and-set on the duty's row: one winner per period. A gap between ticks longer than `gap` seconds
-means that the store, or every reaper, was away; its end is recorded, and nothing is reaped before one full lease of
-its own after that (`settle.expired`).
+A tick is a compare-and-set on the duty's row: one winner per period, who is told whether anything runs at all. A gap
+between ticks longer than `gap` seconds means that the store, or every reaper, was away; its end is recorded, and
+nothing is reaped before one full lease of its own after that (`settle.expired`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _tick(words: Words) -> str:
             ticked_at = {words.now}, holder = :holder
         WHERE d.ticked_at <= {_ago(words, "period")}
            OR d.ticked_at > {words.after("60")}
-        RETURNING outage_ended_at"""
+        RETURNING EXISTS (SELECT 1 FROM holdfast_jobs WHERE state = 'running')"""
 
 
 def _note_outage(words: Words) -> str:

@@ -57,9 +57,8 @@ def elapsed(words: Words) -> str:
     return seconds_between(words, readable(words, "s.bucket_at"), words.fixed_now)
 
 
-def _limits_exist(_words: Words) -> str:
-    return """
-        SELECT EXISTS (SELECT 1 FROM holdfast_sources)
+SOME_LIMIT_EXISTS = """
+        EXISTS (SELECT 1 FROM holdfast_sources)
             OR EXISTS (SELECT 1 FROM holdfast_queues WHERE max_running IS NOT NULL)"""
 
 
@@ -123,7 +122,7 @@ def _events(words: Words, which: str) -> str:
 
 _ONE = "WHERE s.name = :name"
 
-LIMITS_EXIST = Statement("sources.limits_exist", _limits_exist)
+LIMITS_EXIST = Statement("sources.limits_exist", lambda _words: f"SELECT {SOME_LIMIT_EXISTS}")
 CREATE = Statement("sources.create", _create)
 EXISTS = Statement("sources.exists", lambda _words: "SELECT 1 FROM holdfast_sources WHERE name = :name")
 LOCK = Statement("sources.lock", lambda words: _standing(words, _ONE, "FOR NO KEY UPDATE OF s"))

@@ -151,7 +151,11 @@ class Claiming:
             return self._claim_window(transaction, wanted, slack, secret)
 
     def _claim_window(self, transaction: CursorTransaction, wanted: Wanted, slack: int, secret: bytes) -> list[Claimed]:
-        claimed = _claimed(transaction.rows(sql.CLAIM, claim_parameters(wanted, secret, slack)), secret)
+        found = transaction.rows(sql.CLAIM, claim_parameters(wanted, secret, slack))
+        if not found or found[0][0] is None:  # see `routines/claim.py`
+            self.known_limits.seen(bool(found))
+            return []
+        claimed = _claimed(found, secret)
         self._remember_lanes(claimed)
         return claimed
 

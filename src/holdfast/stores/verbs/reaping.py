@@ -25,19 +25,17 @@ _NIL = "00000000-0000-0000-0000-000000000000"
 
 def reap(database: Database, holder: str, period: float, lease_seconds: float, heartbeat_seconds: float) -> Reaped:
     """One pass, if it is our turn: at most one pass per period, whoever asks."""
+    turn = {"holder": holder, "period": period, "gap": lease_seconds - heartbeat_seconds}
     with database.statement() as transaction:
-        ticked = tick(transaction, holder, period, lease_seconds - heartbeat_seconds)
+        ticked = transaction.rows(sql.TICK, turn)
     if not ticked:
         return Reaped(False)
     settled: list[Settled] = []
-    for page in _expired_pages(database):
+    something_runs = bool(ticked[0][0])
+    for page in _expired_pages(database) if something_runs else ():
         with database.statement() as transaction:
             settled += apply(transaction, page)
     return Reaped(True, tuple(settled))
-
-
-def tick(transaction: Transaction, holder: str, period: float, gap: float) -> bool:
-    return bool(transaction.rows(sql.TICK, {"holder": holder, "period": period, "gap": gap}))
 
 
 def _expired_pages(database: Database) -> Iterator[list[Row]]:

@@ -103,6 +103,21 @@ def test_every_poke_is_followed_by_a_word() -> None:
     assert told[1] < 5000
 
 
+def test_in_a_flood_the_words_become_few() -> None:
+    told = [0]
+
+    def send() -> None:
+        told[0] += 1
+
+    notifier = Notifier(send, per_second=200, in_a_flood_per_second=0.1)
+    began = time.monotonic()
+    for _ in range(200_000):
+        notifier.poke()
+    took = time.monotonic() - began
+    assert 1 <= told[0] <= 5 + 200 * took / 4, "as many as if each had come alone"
+    notifier.close()
+
+
 def test_switched_off_nothing_is_sent(postgres_url: str, ears: Ears) -> None:
     with opened(postgres_url, notify=False) as store:
         store.enqueue_many([JOB] * 3)

@@ -1,7 +1,7 @@
 """Whether there are limited queues and sources at all, as it was at most five seconds ago.
 
-An idle worker, which polls every two seconds, thereby stays within one query a second, and whoever has no limits claims
-in one statement. That memory decides nothing about safety: see `verbs/claiming.py`.
+Whoever has no limits thereby claims in one statement; an idle worker, whose claims bring the news themselves, never
+asks for it. That memory decides nothing about safety: see `verbs/claiming.py`.
 """
 
 from __future__ import annotations

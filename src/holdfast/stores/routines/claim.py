@@ -72,7 +72,7 @@ _LANE_HERE = f"SELECT j.task, {LANE} INTO task_here, source_here FROM holdfast_j
 _LEVEL_HERE = f"""SELECT j.priority, j.task, {LANE} INTO priority_here, task_here, source_here
     FROM holdfast_jobs j WHERE {READY} AND j.queue = queue_here"""
 _BY_LANE = f"j.task, {LANE} LIMIT 1"
-_ADMITTED = task_admits("tasks IS NULL", "ANY (tasks)").replace("lane.task", "task_here")
+_ADMITTED = task_admits("tasks IS NULL", "ANY (tasks)", "task_here")
 
 FUNCTION = f"""
 CREATE OR REPLACE FUNCTION holdfast_claim(

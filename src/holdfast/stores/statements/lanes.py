@@ -70,8 +70,8 @@ HERE = f"{READY} AND j.queue = {QUEUE} AND j.priority = level.priority"
 
 
 # Who names no task takes any but the engine's own: a worker in another language would not know what to do with it.
-def task_admits(none_given: str, given: str) -> str:
-    return f"({none_given} AND lane.task <> '{DELIVERY_TASK}' OR lane.task = {given})"
+def task_admits(none_given: str, given: str, task: str = "lane.task") -> str:
+    return f"({none_given} AND {task} <> '{DELIVERY_TASK}' OR {task} = {given})"
 
 
 TASK_ADMITS = task_admits(

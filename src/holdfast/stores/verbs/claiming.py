@@ -1,8 +1,8 @@
 """Claim: the ungoverned form is one statement; with limits in play it is one transaction.
 
-Whether any limit exists at all is remembered for five seconds, so that an idle worker, which polls
-every two, stays within one query a second. That memory decides nothing about safety: the ungoverned
-statement leaves every limited source and queue alone; it only decides how soon their jobs are looked at.
+Whether any limit exists at all is remembered for five seconds; a claim that finds nothing says it again, so that who is
+idle makes one query a poll. That memory decides nothing about safety: the ungoverned statement leaves every limited
+source and queue alone; it only decides how soon their jobs are looked at.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from holdfast.stores.statements.settle import SUCCEED
 from holdfast.stores.statements.words import POSTGRES
 from holdfast.stores.verbs.checking import Checked
 
+_job_id = attrgetter("job_id")
+
 
 def apply(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
     """The answers to those that were applied, by job. None, if others have had some of the rows for too long."""
@@ -46,9 +48,6 @@ def _one_by_one(database: Database, reports: Sequence[Checked]) -> list[Checked]
     """In one transaction; on SQLite a statement is a call, not a journey."""
     with database.transaction() as transaction:
         return [report for report in reports if transaction.changes(SUCCEED, _row(report))]
-
-
-_job_id = attrgetter("job_id")
 
 
 def _row(report: Checked) -> dict[str, object]:

@@ -9,16 +9,20 @@ from typing import Self
 
 class Turn:
     """A lock that knows its holder: a signal handler or a finaliser that speaks may have interrupted the very thread
-    that holds it. What it wants to do then is done when that thread is through."""
+    that holds it. What it wants to do then is done when that thread is through.
+
+    The lock itself is asked for its owner. Written down beside it, the owner would be unknown for an instant after the
+    lock is had and before it is given back: a handler that came just then would take the turn as well, wait for an
+    answer, and whoever brings that answer would wait for the turn.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # for the instants in which the holder is not written down
-        self._holder: int | None = None
+        self._lock = threading.RLock()
         self._later: list[Callable[[], object]] = []
 
     @property
     def is_mine(self) -> bool:
-        return self._holder == threading.get_ident()
+        return self._lock._is_owned()  # type: ignore[attr-defined,no-any-return]  # as threading.Condition asks
 
     def later(self, action: Callable[[], object]) -> bool:
         """False: the turn is not this thread's, so it may go ahead and wait for it."""
@@ -29,14 +33,12 @@ class Turn:
 
     def __enter__(self) -> Self:
         self._lock.acquire()
-        self._holder = threading.get_ident()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._holder = None  # first: from here on nothing is put off any more
-        later: list[Callable[[], object]] = []
-        if self._later:
-            later, self._later = self._later, later
         self._lock.release()
-        for action in later:
-            action()
+        # Looked at only now: until the lock was given back, something could be put off.
+        while self._later and not self.is_mine:
+            later, self._later = self._later, []
+            for action in later:
+                action()

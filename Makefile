@@ -79,7 +79,7 @@ bench-peers: $(STAMP) ## Measure other job queues beside ours, in environments o
 	@$(PY) -m benchmarks.peers $(ARGS)
 
 docs: $(STAMP) ## Render the generated documentation
-	@$(PY) scripts/render_docs.py
+	@$(PY) -m scripts.render_docs
 
 # --no-config and --no-emit-*: the pins must not depend on, or tell of, the
 # settings of the machine they were made on.

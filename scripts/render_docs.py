@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.domain.history import SENTENCES
 from holdfast.domain.lifecycle import RULES, Charge, Rule, State
 from holdfast.domain.worker_states import RUN_MOVES, WORKER_MOVES, AnyState, RunState, WorkerState
+from scripts import scale_tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -171,7 +172,12 @@ def _diagram(moves: Mapping[AnyState, Mapping[AnyState, str]], start: AnyState) 
     return "\n".join(["```mermaid", "stateDiagram-v2", *arrows, "```"])
 
 
-PAGES = {"lifecycle.md": lifecycle, "verify.md": verify, "worker-states.md": worker_states}
+def scale() -> str:
+    """Only its derived tables."""
+    return scale_tables.rendered((DOCS / "scale.md").read_text(encoding="utf-8"))
+
+
+PAGES = {"lifecycle.md": lifecycle, "scale.md": scale, "verify.md": verify, "worker-states.md": worker_states}
 
 
 def main() -> int:

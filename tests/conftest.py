@@ -31,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the contract suite on Postgres through pgbouncer in transaction mode",
     )
+    parser.addoption(
+        "--partitioned", action="store_true", help="run the contract suite with the audit log of Postgres in partitions"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` decides

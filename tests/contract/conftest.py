@@ -1,7 +1,8 @@
 """A fresh store for every test, once on each database.
 
 With `--through-pgbouncer` it is on Postgres only, and everything but the test's own hand and clock goes through a
-pooler in transaction mode.
+pooler in transaction mode. With `--partitioned` it is on Postgres only, and the audit log is in partitions, as
+docs/scale.md makes it.
 """
 
 import shutil
@@ -22,12 +23,13 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
 from tests.contract.ground import DIALECTS, ByHand, Clock, HostClock, ServerClock
+from tests.examples.scale_page import MIDNIGHT, partition
 from tests.servers.pgbouncer import PgbouncerEndpoint
 from tests.servers.postgres import PostgresEndpoint
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--through-pgbouncer"):
+    if not config.getoption("--through-pgbouncer") and not config.getoption("--partitioned"):
         return
     left_out = [item for item in items if _is_on_sqlite(item)]
     items[:] = [item for item in items if not _is_on_sqlite(item)]
@@ -60,7 +62,9 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def migrated_database(postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoint | None) -> Iterator[str]:
+def migrated_database(
+    postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoint | None, pytestconfig: pytest.Config
+) -> Iterator[str]:
     """Of this worker, for one test after the other: to empty it takes a fifth of the time of making another."""
     name = f"contract_{uuid.uuid4().hex}"
     postgres_server.create_database(name)
@@ -68,6 +72,8 @@ def migrated_database(postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoi
     database = open_postgres(pooler.through(url) if pooler else url)
     upgrade(database.engine)
     database.close()
+    if pytestconfig.getoption("--partitioned"):
+        partition(url, MIDNIGHT)
     yield url
     postgres_server.drop_database(name)
 

@@ -341,6 +341,47 @@ def test_the_checks_of_the_table_hold(store: SqlStore, by_hand: ByHand, values: 
         by_hand(f"INSERT INTO holdfast_jobs {columns} VALUES {values}")
 
 
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ("priority = 101", "priority"),
+        ("task = ''", "names"),
+        ("queue = ''", "names"),
+        ("max_attempts = 0", "budgets"),
+        ("lease_seconds = 0", "budgets"),
+        ("timeout_seconds = -1", "timeout"),
+        ("run_after = '9999-12-31T23:59:59.9999999Z'", "times"),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused_by_the_name_of_its_rule(
+    store: SqlStore, by_hand: ByHand, change: str, rule: str
+) -> None:
+    enqueue(store)
+    enqueue(store)
+    if "9999" in change and by_hand.is_postgres:
+        change = "run_after = 'infinity'"
+    with by_hand.refused("holdfast" if "9999" in change else f"holdfast_jobs_{rule}"):
+        by_hand(f"UPDATE holdfast_jobs SET {change}")
+    column, value = change.split(" = ")
+    columns, values = ("task", value) if column == "task" else (f"task, {column}", f"'add', {value}")
+    with by_hand.refused("holdfast"):
+        by_hand(f"INSERT INTO holdfast_jobs ({columns}) VALUES ({values})")
+
+
+@on_postgres
+def test_a_rule_that_is_broken_is_named_to_programs_too(store: SqlStore, by_hand: ByHand) -> None:
+    enqueue(store)
+    with pytest.raises(IntegrityError) as refused:
+        by_hand("UPDATE holdfast_jobs SET priority = -101")
+    said = refused.value.orig.diag  # type: ignore[union-attr]
+    assert (said.sqlstate, said.table_name, said.constraint_name) == (
+        "23514",
+        "holdfast_jobs",
+        "holdfast_jobs_priority",
+    )
+    assert "priority BETWEEN -100 AND 100" in said.message_primary
+
+
 def test_a_payload_is_not_turned_into_something_else(store: SqlStore, by_hand: ByHand) -> None:
     enqueue(store)
     for payload in ("[1]", "null", '"text"'):

@@ -50,6 +50,7 @@ CHECKS = (
     Check("rights", Needs.TABLES, store.rights, "postgresql"),
     Check("guards", Needs.TABLES, schema.guards),
     Check("indexes", Needs.TABLES, schema.indexes),
+    Check("partitions", Needs.TABLES, schema.partitions, "postgresql"),
     Check("clock", Needs.TABLES, clock.clock),
     Check("connections", Needs.TABLES, server.connections, "postgresql"),
     Check("vacuum", Needs.TABLES, server.vacuum, "postgresql"),

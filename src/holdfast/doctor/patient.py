@@ -40,6 +40,7 @@ class Limits:
     silent_worker_seconds: float = 90.0
     reaper_seconds: float = 60.0
     late_schedule_seconds: float = 300.0
+    partitions_ahead_seconds: float = 2 * 86_400.0
     open_files: int = 1024
 
 

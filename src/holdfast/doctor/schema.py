@@ -11,6 +11,7 @@ from holdfast.stores.guards import installed
 from holdfast.stores.inspection import postgres, sqlite, tables
 from holdfast.stores.schema import POSTGRES_INDEXES, metadata
 
+DAY_SECONDS = 86_400.0
 _REPAIR = (
     "Run `holdfast db upgrade`, as the role that owns the tables: it installs them again; then `holdfast verify`, which"
     " shows what was missed."
@@ -42,7 +43,7 @@ def guards(patient: Patient) -> Iterator[Remark]:
     missing = sorted(expected - set(found))
     if disabled:
         yield problem(
-            f"triggers are disabled: {', '.join(map(str, disabled))};"
+            f"triggers are disabled: {', '.join(map(str, disabled))} (or are missing on a partition of it);"
             " moves are neither checked nor written to the audit log",
             _REPAIR,
         )
@@ -76,3 +77,15 @@ def indexes(patient: Patient) -> Iterator[Remark]:
         )
     if not missing and not invalid:
         yield ok(f"{len(present)} indexes can be used")
+
+
+def partitions(patient: Patient) -> Iterator[Remark]:
+    """Of the audit log, where an operator has made some: what there is none for goes to the default one."""
+    ahead = postgres.partitions_ahead(patient.store)
+    if ahead is None:
+        return
+    text = f"the partitions of the audit log reach {ahead / DAY_SECONDS:.1f} days ahead"
+    if ahead < patient.limits.partitions_ahead_seconds:
+        yield warning(text, "Make more with holdfast_add_partition, every night (docs/scale.md).")
+    else:
+        yield ok(text)

@@ -55,10 +55,12 @@ _STATE = f"SELECT version_num, (SELECT value FROM holdfast_meta WHERE key = '{GU
 # trigger mentions one that is missing. On Postgres it stays: grants and other views may hang on it.
 _REMOVALS = {
     "postgresql": (
-        "SELECT format('DROP TRIGGER %I ON %I', tgname, relname)"
+        "SELECT format('DROP TRIGGER %I ON %s', tgname, tgrelid::regclass)"
         " FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
-        " WHERE starts_with(tgname, 'holdfast_') AND starts_with(relname, 'holdfast_')"
-        " AND NOT tgisinternal AND pg_table_is_visible(pg_class.oid)"
+        " WHERE starts_with(tgname, 'holdfast_') AND NOT tgisinternal"
+        " AND (starts_with(relname, 'holdfast_') AND pg_table_is_visible(pg_class.oid)"
+        " OR tgrelid IN (SELECT inhrelid FROM pg_inherits JOIN pg_class parent ON parent.oid = inhparent"
+        " WHERE parent.relname = 'holdfast_events' AND pg_table_is_visible(inhparent)))"
     ),
     "sqlite": (
         """SELECT 'DROP ' || type || ' "' || name || '"' FROM sqlite_master"""

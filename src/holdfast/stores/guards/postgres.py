@@ -11,8 +11,10 @@ Who retires histories, by whatever hand, leaves a trace of how many and up to wh
 
 from __future__ import annotations
 
-from holdfast.stores import routines
-from holdfast.stores.guards import postgres_webhooks, rules
+import re
+
+from holdfast.stores import routines, schema
+from holdfast.stores.guards import postgres_partitions, postgres_webhooks, rules
 from holdfast.stores.types import POSTGRES_UUID7
 
 FOUNDATION = (
@@ -24,6 +26,21 @@ _LEGAL_PAIR = rules.LEGAL_UPDATE.replace("NEW.", "n.").replace("OLD.", "o.")
 _WELL_MADE = f"{rules.FRESH_ROW} AND json_typeof(NEW.payload) = 'object' AND {postgres_webhooks.WELL_FORMED}".replace(
     "NEW.", "n."
 )
+# As of a constraint: what is not known to be false holds. The columns are those of `n`, whatever stands beside it.
+_COLUMN = re.compile(rf"\b(?:{'|'.join(column.name for column in schema.jobs.c)})\b")
+_RULES = {name: _COLUMN.sub(lambda column: f"n.{column[0]}", rule) for name, rule in schema.JOB_RULES}
+_WITHIN_BOUNDS = f"({' AND '.join(f'({rule})' for rule in _RULES.values())}) IS NOT FALSE"
+
+
+def _refusals() -> str:
+    return "\n".join(
+        f"""  IF ({rule}) IS FALSE THEN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'holdfast_jobs', CONSTRAINT = 'holdfast_jobs_{name}',
+      MESSAGE = 'holdfast: job ' || job_id || ' breaks holdfast_jobs_{name}: {stated.replace("'", "''")}';
+  END IF;"""
+        for (name, rule), (_, stated) in zip(_RULES.items(), schema.JOB_RULES, strict=True)
+    )
+
 
 _FUNCTIONS = (
     """
@@ -88,11 +105,21 @@ BEGIN
     MESSAGE = 'holdfast: a job is inserted as pending, with a JSON object as payload (and as webhook, with url and on)';
 END $$""",
     f"""
+CREATE OR REPLACE FUNCTION holdfast_refuse_values(job_id uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  n holdfast_jobs;
+BEGIN
+  SELECT * INTO n FROM holdfast_jobs WHERE id = job_id;
+{_refusals()}
+  RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: job ' || job_id || ' is out of bounds';
+END $$""",
+    f"""
 CREATE OR REPLACE FUNCTION holdfast_audit_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO holdfast_events (job_id, seq, at, event, from_state, to_state, attempt, detail)
   SELECT n.id, 1, n.updated_at, 'enqueued', NULL, 'pending', 0, n.transition_detail FROM new_rows n
-  WHERE CASE WHEN {_WELL_MADE} THEN true ELSE holdfast_refuse_new() END;
+  WHERE CASE WHEN ({_WELL_MADE}) IS NOT TRUE THEN holdfast_refuse_new()
+        WHEN {_WITHIN_BOUNDS} THEN true ELSE holdfast_refuse_values(n.id) END;
   RETURN NULL;
 END $$""",
     """
@@ -112,8 +139,8 @@ BEGIN
   SELECT n.id, n.seq, n.updated_at, n.transition, o.state, n.state, n.attempt,
          coalesce(n.lease_owner, o.lease_owner), coalesce(n.lease_token, o.lease_token), n.transition_detail
   FROM new_rows n JOIN old_rows o ON o.id = n.id
-  WHERE CASE WHEN {_LEGAL_PAIR} THEN o.seq <> n.seq
-        ELSE holdfast_refuse_move(n.id, o.state, n.state, n.transition) END;
+  WHERE CASE WHEN ({_LEGAL_PAIR}) IS NOT TRUE THEN holdfast_refuse_move(n.id, o.state, n.state, n.transition)
+        WHEN {_WITHIN_BOUNDS} THEN o.seq <> n.seq ELSE holdfast_refuse_values(n.id) END;
   RETURN NULL;
 END $$""",
     """
@@ -125,9 +152,24 @@ BEGIN
   RETURN NULL;
 END $$""",
     """
+CREATE OR REPLACE FUNCTION holdfast_note_retired(last_event timestamptz, job_count bigint, event_count bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  through constant text := to_char(last_event AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
+BEGIN
+  IF event_count > 0 THEN
+    INSERT INTO holdfast_meta AS m (key, value) VALUES ('histories_retired',
+      json_build_object('through', through, 'jobs', job_count, 'events', event_count)::text)
+    ON CONFLICT (key) DO UPDATE SET value = json_build_object(
+      'through', greatest(m.value::json ->> 'through', through),
+      'jobs', (m.value::json ->> 'jobs')::bigint + job_count,
+      'events', (m.value::json ->> 'events')::bigint + event_count)::text;
+  END IF;
+END $$""",
+    """
 CREATE OR REPLACE FUNCTION holdfast_retire_histories() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  last_event text;
+  last_event timestamptz;
   job_count bigint;
   event_count bigint;
 BEGIN
@@ -136,17 +178,10 @@ BEGIN
       MESSAGE = 'holdfast: a history is retired only after its job was pruned';
   END IF;
   WITH gone AS (DELETE FROM holdfast_events e USING new_rows r WHERE e.job_id = r.job_id RETURNING e.job_id, e.at)
-  SELECT to_char(max(at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), count(DISTINCT job_id), count(*)
+  SELECT max(at), count(DISTINCT job_id), count(*)
   INTO last_event, job_count, event_count FROM gone;
   DELETE FROM holdfast_retired_histories d USING new_rows r WHERE d.job_id = r.job_id;
-  IF event_count > 0 THEN
-    INSERT INTO holdfast_meta AS m (key, value) VALUES ('histories_retired',
-      json_build_object('through', last_event, 'jobs', job_count, 'events', event_count)::text)
-    ON CONFLICT (key) DO UPDATE SET value = json_build_object(
-      'through', greatest(m.value::json ->> 'through', last_event),
-      'jobs', (m.value::json ->> 'jobs')::bigint + job_count,
-      'events', (m.value::json ->> 'events')::bigint + event_count)::text;
-  END IF;
+  PERFORM holdfast_note_retired(last_event, job_count, event_count);
   RETURN NULL;
 END $$""",
 )
@@ -257,12 +292,13 @@ WHERE started.event = 'claimed'"""
 
 
 def statements() -> list[str]:
-    functions = (*_FUNCTIONS, *postgres_webhooks.FUNCTIONS, *routines.FUNCTIONS)
+    functions = (*_FUNCTIONS, *postgres_webhooks.FUNCTIONS, *postgres_partitions.FUNCTIONS, *routines.FUNCTIONS)
     ddl = [*FOUNDATION, *(function.strip() for function in functions)]
     ddl += [f"DROP TRIGGER IF EXISTS {name} ON {table}" for name, table in _FORMER_TRIGGERS]
     for name, table, timing, level, function in (*_TRIGGERS, *postgres_webhooks.TRIGGERS):
         ddl.append(f"DROP TRIGGER IF EXISTS {name} ON {table}")
         ddl.append(f"CREATE TRIGGER {name} {timing} ON {table} {level} EXECUTE FUNCTION {function}()")
+    ddl += [statement.strip() for statement in postgres_partitions.guarding(_TRIGGERS)]
     # Replaced in place: grants on the view, and other views over it, stay.
     ddl.append(ATTEMPTS_VIEW.strip())
     return ddl

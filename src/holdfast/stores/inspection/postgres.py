@@ -71,7 +71,7 @@ _SERVER = """
            current_setting('session_replication_role') <> 'replica'"""
 
 _TABLES = """(
-    SELECT oid, relname, reloptions, relpersistence FROM pg_class
+    SELECT oid, relname FROM pg_class
     WHERE relkind IN ('r', 'p') AND relname = ANY(%(names)s) AND pg_table_is_visible(oid)) c"""
 
 # What the verbs do to the tables, and what the triggers do, which run with the rights of whoever set them off.
@@ -127,16 +127,22 @@ _SNAPSHOT = """
       (SELECT max(extract(epoch FROM clock_timestamp() - prepared)) FROM pg_prepared_xacts
        WHERE database = current_database())), 0)::float8"""
 
+# Postgres counts the rows of a partitioned table, the audit log if somebody made it one, by its partitions alone.
 _HEALTH = f"""
-    SELECT c.relname, coalesce(s.n_live_tup, 0), coalesce(s.n_dead_tup, 0),
-           coalesce(c.reloptions && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off'], false),
-           c.relpersistence = 'u'
-    FROM {_TABLES} LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid ORDER BY c.relname"""
+    SELECT c.relname, coalesce(sum(s.n_live_tup), 0)::bigint, coalesce(sum(s.n_dead_tup), 0)::bigint,
+           coalesce(bool_or(p.reloptions && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off']), false),
+           coalesce(bool_or(p.relpersistence = 'u'), false)
+    FROM {_TABLES}
+    CROSS JOIN LATERAL (SELECT c.oid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid) part (oid)
+    JOIN pg_class p ON p.oid = part.oid LEFT JOIN pg_stat_user_tables s ON s.relid = p.oid
+    GROUP BY c.relname ORDER BY c.relname"""
 
 _IDLE_SLOTS = """
     SELECT slot_name, pg_size_pretty(pg_wal_lsn_diff(
       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))
     FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY slot_name"""
+
+_AHEAD = "SELECT extract(epoch FROM max(until) - clock_timestamp())::float8 FROM holdfast_partitions()"
 
 
 def server(database: Database) -> Server:
@@ -172,6 +178,12 @@ def columns(database: Database) -> dict[str, set[str]]:
 def indexes(database: Database) -> dict[str, bool]:
     """The indexes of our tables, and whether they can be used."""
     return {row[0]: bool(row[1]) for row in _on_tables(database, _INDEXES)}
+
+
+def partitions_ahead(database: Database) -> float | None:
+    """For how many seconds to come the audit log has partitions; None where it is one table."""
+    [[seconds]] = _rows(database, _AHEAD)
+    return None if seconds is None else float(seconds)
 
 
 def slots(database: Database) -> Slots:

@@ -4,6 +4,9 @@ On a large table an index takes long to build, and inside the transaction of an 
 Postgres can build one beside the work (`CONCURRENTLY`), but in no transaction; so this comes first. It is a saving and
 never a condition: a step of a migration makes every index that is not there, or is not valid, itself. An index that
 somebody was killed over stays behind as invalid, and is taken away here by whoever comes next.
+
+On a partitioned table Postgres builds none beside the work. It does on each partition, and the index that the step then
+makes on the table takes those in.
 """
 
 from __future__ import annotations
@@ -65,6 +68,12 @@ SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
 WHERE relname = :name AND pg_table_is_visible(pg_class.oid) AND NOT indisvalid
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index progress WHERE progress.index_relid = indexrelid)"""
 
+_PARTITIONS = """
+SELECT inhrelid, CAST(CAST(inhrelid AS regclass) AS text),
+       EXISTS (SELECT FROM pg_class WHERE relname = :name AND pg_table_is_visible(pg_class.oid))
+FROM pg_inherits JOIN pg_class parent ON parent.oid = inhparent
+WHERE parent.relname = :table AND parent.relkind = 'p' AND pg_table_is_visible(parent.oid) ORDER BY 2"""
+
 
 def build(engine: Engine, after: str, patience: float) -> None:
     """Build what the revisions after this one will want. Raises the database's error when it took too long."""
@@ -73,11 +82,21 @@ def build(engine: Engine, after: str, patience: float) -> None:
         return
     with engine.connect() as connection:
         connection = connection.execution_options(isolation_level="AUTOCOMMIT")
-        for name, table, definition in wanted:
+        for name, table, definition in _by_partition(connection, wanted):
             with _unhurried(connection), _cancelled_after(connection, patience):
                 if connection.scalar(sa.text(_BROKEN), {"name": name}):
                     connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
                 connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} {definition}")
+
+
+def _by_partition(connection: Connection, wanted: list[tuple[str, str, str]]) -> Iterator[tuple[str, str, str]]:
+    """The same for each partition of a table that has some; without those that the table has already."""
+    for name, table, definition in wanted:
+        partitions = connection.execute(sa.text(_PARTITIONS), {"table": table, "name": name}).all()
+        if partitions:
+            yield from ((f"{name}_{oid}", partition, definition) for oid, partition, done in partitions if not done)
+        else:
+            yield name, table, definition
 
 
 def create(connection: Connection, revision: str) -> None:

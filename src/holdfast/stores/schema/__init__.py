@@ -7,7 +7,7 @@ from holdfast.stores.schema.activity import minutes
 from holdfast.stores.schema.audit import PRUNED_QUEUE_POSTGRES, PRUNED_QUEUE_SQLITE, events, refusals, retired
 from holdfast.stores.schema.base import in_states, metadata
 from holdfast.stores.schema.fleet import tasks, workers
-from holdfast.stores.schema.ledger import CLAIMABLE_SQL, POSTGRES_INDEXES, SOURCE_LANE, jobs
+from holdfast.stores.schema.ledger import CLAIMABLE_SQL, JOB_RULES, POSTGRES_INDEXES, SOURCE_LANE, jobs
 from holdfast.stores.schema.limits import SOURCE_RULES, SOURCE_TIMES, queues, source_events, source_holds, sources
 from holdfast.stores.schema.output import artifacts, cache, logs, records
 from holdfast.stores.schema.scheduling import schedule_ticks, schedules
@@ -15,6 +15,7 @@ from holdfast.stores.schema.upkeep import duties, meta, retention
 
 __all__ = [
     "CLAIMABLE_SQL",
+    "JOB_RULES",
     "POSTGRES_INDEXES",
     "PRUNED_QUEUE_POSTGRES",
     "PRUNED_QUEUE_SQLITE",

@@ -125,4 +125,6 @@ def _optional_figure(value: int | None, field: str) -> int | None:
 
 
 def _figure(value: int, field: str) -> int:
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     return check_integer(value, field, -(2**63), 2**63 - 1)

@@ -19,8 +19,9 @@ from holdfast.domain.retention import Group, Kept
 from holdfast.domain.rolling import COUNTED_AS
 from holdfast.domain.stuck import due_since
 from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.statements import activity as sql
 from holdfast.stores.verbs import rolling
-from tests.contract.ground import ByHand, Clock
+from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import (
     BROKEN,
     EVERY_OUTCOME,
@@ -363,3 +364,14 @@ def test_what_cannot_be_drawn_is_refused(store: SqlStore, asked: tuple[Kind, flo
     kind, seconds, step = asked
     with pytest.raises(InvalidInput):
         store.activity(kind, seconds, step_seconds=step)
+
+
+@on_postgres
+def test_a_pruned_job_is_found_by_its_history_also_without_statistics(store: SqlStore) -> None:
+    """By the index of what was pruned, in which the job comes last, a roll-up was quadratic in what was pruned."""
+    window = {"since": "2026-01-01T00:00:00Z", "until": "2027-01-01T00:00:00Z"}
+    with store.database.statement() as transaction:
+        transaction.cursor.execute(f"EXPLAIN {sql.HAPPENED.driver_sql('postgresql')}", window, prepare=False)
+        plan = "\n".join(row[0] for row in transaction.cursor.fetchall())
+    assert "holdfast_events_pkey" in plan
+    assert "holdfast_events_pruned" not in plan

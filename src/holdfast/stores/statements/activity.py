@@ -91,7 +91,9 @@ def _place(words: Words, seconds: str, bounds: tuple[float, ...]) -> str:
 def _named(words: Words, name: str) -> str:
     """What was pruned says itself what it was."""
     said = f"p.detail ->> '{name}'" if words.postgres else f"json_extract(p.detail, '$.{name}')"
-    gone = f"(SELECT {said} FROM holdfast_events p WHERE p.job_id = e.job_id AND p.event = 'pruned')"
+    # Not by the index of what was pruned, in which the job comes last: without statistics Postgres takes it for short.
+    event = "p.event || ''" if words.postgres else "p.event"
+    gone = f"(SELECT {said} FROM holdfast_events p WHERE p.job_id = e.job_id AND {event} = 'pruned')"
     return f"CASE WHEN j.id IS NULL THEN {gone} ELSE j.{name} END"
 
 

@@ -114,7 +114,8 @@ def test_one_refusal_is_enough_to_get_rid_of_all_dead_connections(postgres_store
     with ExitStack() as all_at_once:
         for _ in range(5):
             all_at_once.enter_context(postgres_store.database.engine.connect())
-    assert query(postgres_url, CUT_ALL) == [(5,)]
+    [(cut,)] = query(postgres_url, CUT_ALL)
+    assert cut >= 5  # with those that the store keeps at hand
     with pytest.raises(StoreUnavailable):
         postgres_store.heartbeat(beats)
     for _ in range(5):

@@ -26,9 +26,9 @@ def servers(pgbouncer: PgbouncerEndpoint, pytestconfig: pytest.Config) -> Mappin
     return {URL_VARIABLES["postgres"]: urls.url("postgres"), URL_VARIABLES["pgbouncer"]: urls.url("pgbouncer")}
 
 
-def run_contract(servers: Mapping[str, str], *files: Path) -> int:
+def run_contract(servers: Mapping[str, str], *files: Path, way: str = "--through-pgbouncer") -> int:
     """How many tests passed; none may do anything else."""
-    command = [sys.executable, "-m", "pytest", "--through-pgbouncer", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", way, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = subprocess.run(
         [*command, *map(str, files)],
         cwd=REPOSITORY,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.chaos.proxy import ForgetfulProxy
 
-# The first byte of what a client sends: a simple query, or the Parse of an extended one. Sign-on has neither.
-SIMPLE, EXTENDED = b"Q", b"P"
+# The first byte of what a client sends: a simple query, the Parse of an extended one, or the Bind of one that was
+# prepared. Sign-on has none of them.
+SIMPLE, EXTENDED, PREPARED = b"Q", b"P", b"B"
 BRACKETS = (b"BEGIN", b"COMMIT", b"ROLLBACK")
 
 
@@ -17,7 +18,7 @@ class CountingProxy(ForgetfulProxy):
         self.statements: list[bytes] = []
 
     def is_to_be_lost(self, question: bytes) -> bool:
-        if question[:1] in (SIMPLE, EXTENDED):
+        if question[:1] in (SIMPLE, EXTENDED, PREPARED):
             text = question[5:].lstrip(b"\0")
             if not text.startswith(BRACKETS):
                 self.statements.append(text)

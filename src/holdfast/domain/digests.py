@@ -6,9 +6,9 @@ as the lease's holder. A report's digest lets a repeated report be recognised wi
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from dataclasses import fields
+from hashlib import sha256
 
 from holdfast.domain.outcome import Failed, Outcome, Succeeded
 from holdfast.domain.spec import canonical_json
@@ -21,12 +21,13 @@ def lease_token(secret: bytes, job_id: str) -> str:
 
     Nobody can get from one job's token to another's without the secret, which never leaves the claiming call.
     """
-    return hashlib.sha256(secret + bytes.fromhex(job_id.replace("-", ""))).hexdigest()
+    return sha256(secret + bytes.fromhex(job_id.replace("-", ""))).hexdigest()
 
 
 def token_digest(token: str, credential: str = "") -> str:
     """Of the token and of whoever claimed with it: a lease is of no use to the holder of another credential."""
-    return hashlib.sha256((token + binding(credential)).encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_HEX]
+    bound = f"{token}.{credential}" if credential else token
+    return sha256(bound.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_HEX]
 
 
 def binding(credential: str) -> str:
@@ -35,12 +36,12 @@ def binding(credential: str) -> str:
 
 
 def request_digest(request_id: str) -> str:
-    return hashlib.sha256(request_id.encode()).hexdigest()
+    return sha256(request_id.encode()).hexdigest()
 
 
 def lock_key(*names: str) -> int:
     """A number of 64 bits for what these name."""
-    return int.from_bytes(hashlib.sha256("\0".join(names).encode()).digest()[:8], "big", signed=True)
+    return int.from_bytes(sha256("\0".join(names).encode()).digest()[:8], "big", signed=True)
 
 
 def request_secret(request_id: str, credential: str, nonce: str) -> bytes:
@@ -62,7 +63,7 @@ def _digest(outcome: Outcome, field: str) -> str:
     for name in ("throttled", "told"):  # a plain report has the digest that it had before there were such things
         if not content.get(name, True):
             del content[name]
-    return hashlib.sha256(canonical_json(content, field)).hexdigest()[:DIGEST_HEX]
+    return sha256(canonical_json(content, field)).hexdigest()[:DIGEST_HEX]
 
 
 # By far the most frequent report says nothing but that it went well.

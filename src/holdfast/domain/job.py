@@ -104,7 +104,13 @@ class NewJob:
     def _check_payload(self) -> None:
         if not isinstance(self.payload, dict):
             raise InvalidInput("payload", f"must be a JSON object, got {type(self.payload).__name__}")
-        spec_hash, text = spec.identified(self.task, self.version, self.payload)
+        spec_hash, text = self.identify(self.payload)
+        _set(self, "spec_hash", spec_hash)
+        _set(self, "payload_json", text)
+
+    def identify(self, payload: dict[str, Any]) -> tuple[str, str]:
+        """The spec hash of such a job with that payload, which is checked, and the payload's text."""
+        spec_hash, text = spec.identified(self.task, self.version, payload)
         size = len(text) if text.isascii() else len(text.encode())
         if size > MAX_PAYLOAD_BYTES:
             raise TooLarge(
@@ -113,8 +119,7 @@ class NewJob:
                 " pass a reference",
                 MAX_PAYLOAD_BYTES,
             )
-        _set(self, "spec_hash", spec_hash)
-        _set(self, "payload_json", text)
+        return spec_hash, text
 
     @property
     def key(self) -> str | None:
@@ -131,9 +136,9 @@ class NewJob:
 
     def with_payload(self, payload: dict[str, Any]) -> NewJob:
         """Another job that differs in its payload alone, which is checked."""
+        spec_hash, text = self.identify(payload)
         other = self._another()
-        _set(other, "payload", payload)
-        other._check_payload()
+        other.__dict__.update(payload=payload, spec_hash=spec_hash, payload_json=text)
         return other
 
     def _another(self) -> NewJob:
@@ -233,15 +238,15 @@ class Claimed:
     # How long it had been due by the store's clock. None where the row does not tell: a job that was given back keeps
     # its due time, and with it its place in line, so that from there on it is not known since when it waited.
     due_seconds: float | None = None
+    attempt_id: str = field(init=False, repr=False, compare=False)  # named several times in the life of every job
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attempt_id", f"{self.job_id}.{self.attempt}")
 
     @property
     def payload(self) -> dict[str, Any]:
         payload: dict[str, Any] = json.loads(self.payload_json)
         return payload
-
-    @property
-    def attempt_id(self) -> str:
-        return f"{self.job_id}.{self.attempt}"
 
 
 class ClaimedJobs(list[Claimed]):

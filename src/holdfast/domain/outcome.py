@@ -38,8 +38,14 @@ class Usage:
     max_rss_kb: int | None = None
 
     def to_json(self) -> dict[str, int]:
-        figures = {"duration_ms": self.duration_ms, "cpu_ms": self.cpu_ms, "max_rss_kb": self.max_rss_kb}
-        return {name: value for name, value in figures.items() if value is not None}
+        figures: dict[str, int] = {}
+        if self.duration_ms is not None:
+            figures["duration_ms"] = self.duration_ms
+        if self.cpu_ms is not None:
+            figures["cpu_ms"] = self.cpu_ms
+        if self.max_rss_kb is not None:
+            figures["max_rss_kb"] = self.max_rss_kb
+        return figures
 
 
 @hot_value(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
+from holdfast.domain.alike import representatives
 from holdfast.domain.answers import Settled, Status
 from holdfast.domain.lifecycle import Event
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Snoozed
@@ -217,14 +218,15 @@ class _EnqueueSpan(Enqueueing):
 
     @_harmless
     def _begin(self) -> None:
-        first = self.jobs[0]
-        task = first.task if len({job.task for job in self.jobs}) == 1 else "several tasks"
+        kinds = representatives(self.jobs)
+        first = kinds[0]
+        task = first.task if len({job.task for job in kinds}) == 1 else "several tasks"
         told = _about(task, first.queue, first.source)
         told |= {"messaging.operation.name": "enqueue", "messaging.operation.type": "send"}
         if len(self.jobs) > 1:
             told["messaging.batch.message_count"] = len(self.jobs)
         span = self._tracer.start_span(f"enqueue {task}", self._above(), kind=SpanKind.PRODUCER, attributes=told)
-        self.jobs = list(traced(self.jobs, _traceparent(span)))
+        self.jobs = traced(self.jobs, _traceparent(span))
         self._span = span
         self._leave = _Inside(trace.set_span_in_context(span)).enter()
 

@@ -34,6 +34,7 @@ class Enqueueing:
         _refuse(connection)
         if not jobs:
             return []
+        jobs = list(jobs)  # each is looked at again
         bodies = self._bodies(jobs)
         answer, asked_twice = self._ask(f"{JOBS}/batch", {"jobs": bodies})
         found = zip(answer["jobs"], jobs, bodies, strict=True)

@@ -6,8 +6,9 @@ Only a hint hangs on it. A wrong yes costs an idle worker one look, a wrong no c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
+from holdfast.domain.alike import AlikeJobs
 from holdfast.domain.answers import Operated, OperatorAnswer, Settled, Status
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import Event
@@ -16,8 +17,10 @@ from holdfast.domain.lifecycle import Event
 _GIVEN_BACK = (Event.RELEASED, Event.CRASHED, Event.LEASE_LOST)
 
 
-def by_enqueue(jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: datetime) -> bool:
-    return any(answer.created and _is_due(job, now) for job, answer in zip(jobs, answers, strict=True))
+def by_enqueue(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> bool:
+    if isinstance(jobs, AlikeJobs):
+        return is_due(jobs.like) and any(answer.created for answer in answers)
+    return any(answer.created and is_due(job) for job, answer in zip(jobs, answers, strict=True))
 
 
 def by_settle(answers: Iterable[Settled]) -> bool:
@@ -28,5 +31,5 @@ def by_operator(answers: Iterable[OperatorAnswer]) -> bool:
     return any(answer.did is Operated.REQUEUED for answer in answers)
 
 
-def _is_due(job: NewJob, now: datetime) -> bool:
-    return not job.delay and (job.run_after is None or job.run_after <= now)
+def is_due(job: NewJob) -> bool:
+    return not job.delay and (job.run_after is None or job.run_after <= datetime.now(UTC))

@@ -53,12 +53,6 @@ class CursorTransaction:
         found: list[Row] = self.cursor.fetchall()
         return found
 
-    def changes(self, statement: Statement, parameters: Parameters) -> int:
-        """Run a statement that returns no rows; how many it changed."""
-        self.run(statement, parameters)
-        changed: int = self.cursor.rowcount
-        return changed
-
     def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
         known = {**self._fixed, **(parameters or {})}
         if statement.replan and self.dialect == POSTGRES:
@@ -121,6 +115,10 @@ class Database(ABC):
         if borrowed.dialect != self.dialect:
             raise InvalidInput("connection", f"is to {borrowed.dialect}, but this store is on {self.dialect}")
         return borrowed
+
+    def kept(self) -> int:
+        """How many of the connections that the pool has given away are not in use."""
+        return 0
 
     def checkpoint(self) -> bool:
         """Empty a write-ahead log that has grown long; True when that was done. Servers do it by themselves."""

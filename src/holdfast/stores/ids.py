@@ -19,7 +19,11 @@ def new_ids(count: int) -> list[str]:
     millisecond, first = _reserve(count)
     stamp, noise = f"{millisecond:012x}", os.urandom(6 * count).hex()
     beginning = f"{stamp[:8]}-{stamp[8:]}-7"
-    return [f"{beginning}{_numbered(first + i)}-{noise[12 * i : 12 * i + 12]}" for i in range(count)]
+    # The counter with the variant's two bits between its halves.
+    return [
+        f"{beginning}{number >> 14:03x}-{0x8000 | number & 0x3FFF:04x}-{noise[at : at + 12]}"
+        for number, at in zip(range(first, first + count), range(0, 12 * count, 12), strict=True)
+    ]
 
 
 def _reserve(count: int) -> tuple[int, int]:
@@ -36,8 +40,3 @@ def _reserve(count: int) -> tuple[int, int]:
         first = _counter
         _counter += count
         return millisecond, first
-
-
-def _numbered(counter: int) -> str:
-    """With the variant's two bits between its halves."""
-    return f"{counter >> 14:03x}-{0x8000 | counter & 0x3FFF:04x}"

@@ -11,5 +11,7 @@ def pool_use(store: object) -> tuple[int, int] | None:
     """How many it keeps, and how many are in use; these may be more for a while. None for a store that has no pool,
     such as one over HTTP, and for none."""
     database = getattr(store, "database", None)  # also that of a store within, where one is wrapped
-    pool = database.engine.pool if isinstance(database, Database) else None
-    return (pool.size(), pool.checkedout()) if isinstance(pool, QueuePool) else None
+    if not isinstance(database, Database):
+        return None
+    pool = database.engine.pool
+    return (pool.size(), pool.checkedout() - database.kept()) if isinstance(pool, QueuePool) else None

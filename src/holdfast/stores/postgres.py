@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from types import TracebackType
 from typing import Any
 
 import psycopg
@@ -39,19 +40,34 @@ POOLED = "holdfast_pooled"
 COMPILES = "holdfast_compiles"
 
 
+Kept = tuple[Pool, PoolProxiedConnection, Any]  # the last is the driver's own connection
+
+
 class PostgresDatabase(Database):
     dialect = POSTGRES
     integrity_errors = (psycopg.IntegrityError,)
     lock_errors = (LockNotAvailable,)
 
-    def __init__(self, engine: Engine, watchdog: Watchdog | None = None, preparing: Preparing | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        watchdog: Watchdog | None = None,
+        preparing: Preparing | None = None,
+        *,
+        keeps: int = 0,
+    ) -> None:
+        """`keeps`: so many connections of the pool may be kept between verbs, if the engine is nobody else's. To take
+        one from the pool and to give it back costs a third of what a client spends on a single enqueue."""
         self.engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._watchdog = watchdog
         self._preparing = preparing
+        self._keeps = keeps
+        self._kept: list[Kept] = []  # the last one is used first
         self._is_closed = False
 
     def close(self) -> None:
         self._is_closed = True
+        self._let_go()
         super().close()
         if self._watchdog is not None:
             self._watchdog.close()
@@ -59,64 +75,131 @@ class PostgresDatabase(Database):
     def now(self) -> None:
         return None
 
-    @contextmanager
-    def statement(self) -> Iterator[CursorTransaction]:
-        with self._connected() as (driver, kind), driver.cursor() as cursor:
-            yield kind(cursor, POSTGRES, None)
+    def statement(self) -> AbstractContextManager[CursorTransaction]:
+        return _Lent(self)
 
     reading = statement
 
     @contextmanager
     def transaction(self, settings: Statement | None = None) -> Iterator[CursorTransaction]:
-        with self._connected() as (driver, kind), driver.cursor() as cursor:
-            begun = driver.transaction() if settings is None else _begun_with(settings.sql(POSTGRES), cursor)
+        with _Lent(self) as transaction:
+            cursor = transaction.cursor
+            begun = cursor.connection.transaction() if settings is None else _begun_with(settings.sql(POSTGRES), cursor)
             with begun:
-                yield kind(cursor, POSTGRES, None)
+                yield transaction
 
-    @contextmanager
-    def _connected(self) -> Iterator[tuple[Any, type[CursorTransaction]]]:
-        """A connection of the pool; when it turns out to be broken, so are its neighbours from before the fault.
-
-        Taken from the pool itself: an engine's `connect` costs as much again as a statement."""
-        pool = self.engine.pool  # asked for first: it may be replaced while we wait for a connection
-        with reachable():
-            taken = pool.connect()
-            driver: Any = taken.driver_connection
-            borrowed = not driver.autocommit  # from a user's engine, who expects transactions of it
-            try:
-                if borrowed:
-                    driver.autocommit = True
-                yield driver, UncompiledTransaction if taken.info.get(COMPILES) else CursorTransaction
-            except (InvalidSqlStatementName, DuplicatePreparedStatement) as error:
+    def take_kept(self) -> Kept | None:
+        while self._kept:
+            with suppress(IndexError):  # somebody else was quicker
+                pool, taken, driver = kept = self._kept.pop()
+                if self._still_has(pool):
+                    if self._watchdog is not None:
+                        self._watchdog.arm(driver)
+                    return kept
                 taken.invalidate()
-                self._prepare_no_more()
-                raise StoreUnavailable("a pooler lost a prepared statement; none is prepared from now on") from error
-            except psycopg.Error:
-                if driver.closed:
-                    taken.invalidate()
-                    self.engine.dispose()
-                raise
-            finally:
-                self._give_back(taken, pool, borrowed)
+        return None
 
-    def _give_back(self, taken: PoolProxiedConnection, pool: Pool, borrowed: bool) -> None:
-        driver: Any = taken.driver_connection
-        if driver is None:  # it was broken
-            return
-        # The pool was disposed of meanwhile: given back there, it would stay open until somebody collects it. And one
-        # that was interrupted in the middle of something is of no use to anybody.
-        if self._is_closed or self.engine.pool is not pool or driver.info.transaction_status != TransactionStatus.IDLE:
+    def give_back(self, kept: Kept) -> None:
+        pool, taken, driver = kept
+        if not self._still_has(pool):
             taken.invalidate()
-            return
-        if borrowed:
-            driver.autocommit = False
-        taken.close()
+        elif len(self._kept) >= self._keeps:
+            taken.close()
+        else:
+            if self._watchdog is not None:
+                self._watchdog.disarm(driver)
+            self._kept.append(kept)
+            if not self._still_has(pool):  # it was closed this very moment
+                self._let_go()
 
-    def _prepare_no_more(self) -> None:
+    def kept(self) -> int:
+        return len(self._kept)
+
+    def dispose(self) -> None:
+        """No connection from before is used again."""
+        self.engine.dispose()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        while self._kept:
+            with suppress(IndexError):
+                self._kept.pop()[1].invalidate()
+
+    def _still_has(self, pool: Pool) -> bool:
+        """Else it was disposed of: what is given back there stays open until somebody collects it."""
+        return not self._is_closed and self.engine.pool is pool
+
+    def prepare_no_more(self) -> None:
         """Sessions are shared, although nothing told us so when we connected."""
         if self._preparing is not None:
             self._preparing.after = None
-        self.engine.dispose()
+        self.dispose()
+
+
+class _Lent:
+    """A connection for one verb; when it turns out to be broken, so are its neighbours from before.
+
+    Every verb pays for this: hence no engine's `connect`, which costs as much again as a statement, and no generator,
+    of which three around each other took as long as the pool."""
+
+    __slots__ = ("_borrowed", "_cursor", "_database", "_driver", "_pool", "_taken")
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    def __enter__(self) -> CursorTransaction:
+        self._pool, self._taken, self._driver = self._database.take_kept() or self._take()
+        try:
+            self._borrowed = not self._driver.autocommit  # from a user's engine, who expects transactions of it
+            if self._borrowed:
+                self._driver.autocommit = True
+            self._cursor = self._driver.cursor()
+        except Exception as error:
+            self._taken.invalidate()
+            raise_if_away(error)
+            raise
+        kind = UncompiledTransaction if self._taken.info.get(COMPILES) else CursorTransaction
+        return kind(self._cursor, POSTGRES, None)
+
+    def _take(self) -> Kept:
+        pool = self._database.engine.pool  # asked for first: it may be replaced while we wait for a connection
+        try:
+            taken = pool.connect()
+        except Exception as error:
+            raise_if_away(error)
+            raise
+        return pool, taken, taken.driver_connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cursor.close()
+        try:
+            if isinstance(error, Exception):
+                self._blame(error)
+        finally:
+            self._give_back()
+
+    def _blame(self, error: Exception) -> None:
+        if isinstance(error, InvalidSqlStatementName | DuplicatePreparedStatement):
+            self._taken.invalidate()
+            self._database.prepare_no_more()
+            raise StoreUnavailable("a pooler lost a prepared statement; none is prepared from now on") from error
+        if isinstance(error, psycopg.Error) and self._cursor.connection.closed:
+            self._taken.invalidate()
+            self._database.dispose()
+        raise_if_away(error)
+
+    def _give_back(self) -> None:
+        if self._taken.driver_connection is None:  # it was broken
+            return
+        # One that was interrupted in the middle of something is of no use to anybody.
+        if self._driver.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._taken.invalidate()
+            return
+        if self._borrowed:
+            self._driver.autocommit = False
+        self._database.give_back((self._pool, self._taken, self._driver))
 
 
 @dataclass
@@ -166,19 +249,15 @@ def copy_lines(transaction: CursorTransaction, command: str, lines: Iterable[str
             copy.write(block)
 
 
-@contextmanager
-def reachable() -> Iterator[None]:
+def raise_if_away(error: Exception) -> None:
     """Say "the store is away" in our own words, whichever layer noticed it."""
-    try:
-        yield
-    except (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, InterfaceError) as error:
-        raise StoreUnavailable(f"Postgres did not answer: {_first_line(error)}") from error
-    except PoolTimeout as error:
-        raise StoreUnavailable("every connection to Postgres stayed in use for too long") from error
-    except DBAPIError as error:
-        if error.connection_invalidated:
+    match error:
+        case psycopg.OperationalError() | psycopg.InterfaceError() | OperationalError() | InterfaceError():
+            raise StoreUnavailable(f"Postgres did not answer: {_first_line(error)}") from error
+        case PoolTimeout():
+            raise StoreUnavailable("every connection to Postgres stayed in use for too long") from error
+        case DBAPIError() if error.connection_invalidated:
             raise StoreUnavailable(f"the connection to Postgres broke: {_first_line(error)}") from error
-        raise
 
 
 def _first_line(error: Exception) -> str:
@@ -210,15 +289,16 @@ def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float 
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_pre_ping=False,
+        pool_reset_on_return=None,  # there is no transaction, or the connection is not given back: see _Lent
         pool_timeout=POOL_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
         connect_args=arguments,
     )
     event.listen(engine, "connect", lambda connection, record: _get_to_know(connection, record, preparing))
     if timeout_seconds is None:
-        return PostgresDatabase(engine, preparing=preparing)
+        return PostgresDatabase(engine, preparing=preparing, keeps=pool_size)
     watchdog = Watchdog(timeout_seconds)
     _watch(engine, watchdog)
-    return PostgresDatabase(engine, watchdog, preparing)
+    return PostgresDatabase(engine, watchdog, preparing, keeps=pool_size)
 
 
 def _preparing(url: URL) -> Preparing:

@@ -7,6 +7,7 @@ the code that runs. Annotations are resolved at the first use, not at import: th
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,8 +34,10 @@ class _Shape:
 
     values: dict[str, Value]
     positional: tuple[str, ...]  # that may be given by position, in order
+    dumps: tuple[tuple[str, Callable[[Any], Any]], ...]  # the same, with how each is stored
     positional_only: tuple[str, ...]  # with the context's parameter in its place
     required: frozenset[str]
+    enough: float  # so many by position, and nothing is missing
     context: str | None
     extra: Callable[[str], Value] | None  # what **kwargs takes
 
@@ -52,8 +55,10 @@ class Arguments:
         shape = self._shape
         if len(arguments) > len(shape.positional):
             raise InvalidInput(f"argument {len(shape.positional) + 1}", f"is one too many for {self}")
+        payload = {name: dump(value) for (name, dump), value in zip(shape.dumps, arguments, strict=False)}
+        if not named and len(arguments) >= shape.enough:
+            return payload
         values = shape.values
-        payload = {name: values[name].dump(value) for name, value in zip(shape.positional, arguments, strict=False)}
         for name, value in named.items():
             if name in payload:
                 raise InvalidInput(name, "was given twice, by position and by name")
@@ -117,13 +122,18 @@ class Arguments:
         own = {name: item for name, item in self._signature.parameters.items() if name != context}
         catch_all = next((name for name, item in own.items() if item.kind is _KIND.VAR_KEYWORD), None)
         own = {name: item for name, item in own.items() if name != catch_all}
+        positional = tuple(name for name, item in own.items() if item.kind is not _KIND.KEYWORD_ONLY)
+        required = frozenset(name for name, item in own.items() if item.default is _EMPTY)
+        values = {name: self._value(name, annotations[name]) for name in own}
         return _Shape(
-            values={name: self._value(name, annotations[name]) for name in own},
-            positional=tuple(name for name, item in own.items() if item.kind is not _KIND.KEYWORD_ONLY),
+            values=values,
+            positional=positional,
+            dumps=tuple((name, values[name].dump) for name in positional),
             positional_only=tuple(
                 name for name, item in self._signature.parameters.items() if item.kind is _KIND.POSITIONAL_ONLY
             ),
-            required=frozenset(name for name, item in own.items() if item.default is _EMPTY),
+            required=required,
+            enough=len(required) if required <= set(positional) else math.inf,
             context=context,
             extra=None if catch_all is None else lambda name: self._value(name, annotations[catch_all]),
         )

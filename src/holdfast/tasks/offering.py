@@ -36,6 +36,7 @@ class OfferingStore:
         return self.enqueue_many([job], connection)[0]
 
     def enqueue_many(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+        jobs = list(jobs)  # each is looked at again
         answers = self._store.enqueue_many(jobs, connection)
         if connection is None and (offers := _offers(jobs, answers)):
             self._offer(offers[:MOST_AT_ONCE])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack
 
+from holdfast.domain.alike import AlikeJobs
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.tasks.arguments import AnyArguments, Arguments
 from holdfast.tasks.context import Context, current_or_none, detached
 from holdfast.tasks.handle import Handle
 from holdfast.tasks.options import JobOptions, job_options, on_new_job
-from holdfast.tasks.tracing import enqueueing
+from holdfast.tasks.tracing import enqueueing, is_apart
 
 if TYPE_CHECKING:
     from holdfast.domain.manifest import Kind, TaskInfo
@@ -35,6 +36,7 @@ class Task(Generic[P, R]):
         self.definition = definition
         self._options = dict(options or {})
         self._job_options = on_new_job(self._options)
+        self._known_like: tuple[tuple[Any, ...], NewJob] | None = None
 
     @property
     def name(self) -> str:
@@ -66,7 +68,10 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job that runs this task with these arguments."""
         home = self.definition.home
-        with enqueueing([self._new_job(args, kwargs)]) as sent:
+        job = self._new_job(args, kwargs)
+        if is_apart():
+            return Handle(home, home.store.enqueue(job, self._connection))
+        with enqueueing([job]) as sent:
             answer = home.store.enqueue(sent.jobs[0], self._connection)
             sent.answered([answer])
         return Handle(home, answer)
@@ -86,7 +91,7 @@ class Task(Generic[P, R]):
         return [Handle(home, answer) for answer in answers]
 
     async def aenqueue_many(self, items: Iterable[Item], *, connection: Any = None) -> list[Handle[R]]:
-        jobs = self._new_jobs(items)
+        jobs = list(self._new_jobs(items))  # made here, by the code that owns the items, before others go on
         answers = await self._store(jobs, self._connection if connection is None else connection)
         return [Handle(self.definition.home, answer) for answer in answers]
 
@@ -94,7 +99,7 @@ class Task(Generic[P, R]):
     def _connection(self) -> Any:
         return self._options.get("connection")
 
-    async def _store(self, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
+    async def _store(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]:
         import asyncio
 
         home = self.definition.home
@@ -104,7 +109,7 @@ class Task(Generic[P, R]):
             sent.answered(answers)
         return answers
 
-    async def _store_in(self, store: AppStore, jobs: list[NewJob], connection: Any) -> list[Enqueued]:
+    async def _store_in(self, store: AppStore, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]:
         if connection is None:
             import asyncio
 
@@ -114,12 +119,17 @@ class Task(Generic[P, R]):
         # A connection of the blocking kind may be bound to the thread that it is used in.
         return store.enqueue_many(jobs, connection)
 
-    def _new_job(self, arguments: tuple[Any, ...], named: Mapping[str, Any], like: NewJob | None = None) -> NewJob:
+    def _new_job(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> NewJob:
+        payload = self.definition.arguments.dump(arguments, named)
+        return self._like().with_payload(payload)
+
+    def _like(self) -> NewJob:
+        """A job with everything that this task's jobs share: what was checked once is not checked for each of them."""
         definition = self.definition
-        payload = definition.arguments.dump(arguments, named)
-        if like is not None:
-            return like.with_payload(payload)
-        return NewJob(task=definition.name, payload=payload, **self.resolved_options())
+        depends_on = definition.name, definition.job_defaults, definition.home.lease_seconds
+        if self._known_like is None or self._known_like[0] != depends_on:
+            self._known_like = depends_on, NewJob(task=definition.name, **self.resolved_options())
+        return self._known_like[1]
 
     @property
     def own_options(self) -> Mapping[str, Any]:
@@ -133,29 +143,29 @@ class Task(Generic[P, R]):
             options["lease_seconds"] = self.definition.home.lease_seconds
         return options
 
-    def _new_jobs(self, items: Iterable[Item]) -> list[NewJob]:
+    def _new_jobs(self, items: Iterable[Item]) -> AlikeJobs:
         if isinstance(items, str | bytes | Mapping):
             raise InvalidInput("items", f"must be several items, each a tuple or a mapping, got {type(items).__name__}")
-        jobs: list[NewJob] = []
-        for index, item in enumerate(items):
-            jobs.append(self._item(index, item, jobs[0] if jobs else None))
-        if len(jobs) > 1 and self._options.get("id") is not None:
-            raise InvalidInput("id", f"names one job; there are {len(jobs)} items")
-        return jobs
+        given = list(items)  # whatever the caller does to make them is not done inside a transaction of ours
+        if len(given) > 1 and self._options.get("id") is not None:
+            raise InvalidInput("id", f"names one job; there are {len(given)} items")
+        dump = self.definition.arguments.dump
 
-    def _item(self, index: int, item: Item, like: NewJob | None) -> NewJob:
-        """`like`: one of this call's jobs, which differ in their payloads alone."""
-        try:
-            if isinstance(item, tuple):
-                return self._new_job(item, {}, like)
-            if isinstance(item, Mapping):
-                return self._new_job((), item, like)
-        except InvalidInput as error:
-            raise InvalidInput(f"items[{index}].{error.field}", error.rule) from error
-        raise InvalidInput(
-            f"items[{index}]",
-            f"must be a tuple of arguments or a mapping of named ones, got {type(item).__name__}",
-        )
+        def payload_at(index: int) -> dict[str, Any]:
+            item = given[index]
+            try:
+                if isinstance(item, tuple):
+                    return dump(item, {})
+                if isinstance(item, Mapping):
+                    return dump((), item)
+            except InvalidInput as error:
+                raise InvalidInput(f"items[{index}].{error.field}", error.rule) from error
+            raise InvalidInput(
+                f"items[{index}]",
+                f"must be a tuple of arguments or a mapping of named ones, got {type(item).__name__}",
+            )
+
+        return AlikeJobs(self._like(), len(given), payload_at)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

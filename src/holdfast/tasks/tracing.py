@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from holdfast.domain.alike import AlikeJobs, representatives
 from holdfast.domain.traceparent import checked
 from holdfast.tasks.context import JobInfo, Trace, find_current
 
@@ -30,7 +31,7 @@ class Enqueueing:
     """`with enqueueing(jobs) as sent:` stores `sent.jobs` inside, and then says what the store answered."""
 
     def __init__(self, jobs: Sequence[NewJob]) -> None:
-        self.jobs = list(jobs)
+        self.jobs = jobs
 
     def __enter__(self) -> Self:
         return self
@@ -120,10 +121,15 @@ def flush(seconds: float) -> None:
         traces.flush(seconds)
 
 
+def is_apart() -> bool:
+    """Nobody here makes spans, and no job runs here of whose trace a new one would be a part."""
+    return active() is None and find_current() is None
+
+
 def enqueueing(jobs: Sequence[NewJob], parent: str | None = None) -> Enqueueing:
     """`parent` is a traceparent that came from outside, for where this code has no span of its own."""
     traces = active()
-    if traces is not None and any(job.traceparent is None for job in jobs):
+    if traces is not None and any(job.traceparent is None for job in representatives(jobs)):
         return traces.enqueueing(jobs, parent)
     return Enqueueing(traced(jobs, checked(parent) or of_current_job()))
 
@@ -138,4 +144,6 @@ def traced(jobs: Sequence[NewJob], traceparent: str | None) -> Sequence[NewJob]:
     """What names a trace of its own keeps it."""
     if traceparent is None:
         return jobs
+    if isinstance(jobs, AlikeJobs):
+        return jobs if jobs.like.traceparent is not None else jobs.with_traceparent(traceparent)
     return [job if job.traceparent is not None else job.with_traceparent(traceparent) for job in jobs]

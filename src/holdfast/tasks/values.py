@@ -155,6 +155,8 @@ def plain_types(annotation: Any) -> frozenset[type]:
 
 def check_argument(value: Any, name: str) -> None:
     """As `check_json`, with the argument's own name as the field and the way inside it in the rule."""
+    if type(value) is int and value.bit_length() < 64:
+        return
     try:
         check_json(value, name)
     except InvalidInput as error:

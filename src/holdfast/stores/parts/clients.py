@@ -12,7 +12,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.manifest import TaskInfo
 from holdfast.stores import claimable as claimable_now
-from holdfast.stores.database import Database, utc_now
+from holdfast.stores.database import Database
 from holdfast.stores.verbs import (
     announcing,
     enqueueing,
@@ -24,16 +24,21 @@ class ClientPart:
     _claimable: Callable[[], None]
 
     def enqueue(self, job: NewJob, connection: Any = None) -> Enqueued:
-        return self.enqueue_many([job], connection)[0]
+        if connection is not None:
+            return self.enqueue_many([job], connection)[0]
+        answer = enqueueing.enqueue_one(self.database, job)
+        if answer.created and claimable_now.is_due(job):
+            self._claimable()
+        return answer
 
     def enqueue_many(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
         """All or nothing. With `connection`, in the user's own transaction: rollback means no job."""
         if connection is None:
             answers = enqueueing.enqueue(self.database, jobs)
-            if claimable_now.by_enqueue(jobs, answers, utc_now()):
+            if claimable_now.by_enqueue(jobs, answers):
                 self._claimable()
             return answers
-        return enqueueing.enqueue_in(self.database.borrow(connection), jobs)
+        return enqueueing.enqueue_in(self.database.borrow(connection), list(jobs))
 
     async def aenqueue_many(self, jobs: Sequence[NewJob], connection: Any) -> list[Enqueued]:
         """The same on an AsyncSession or AsyncConnection."""

@@ -67,7 +67,10 @@ DIGEST = (
 
 CLAIM = Statement(
     "claim",
-    lambda _words: "SELECT * FROM holdfast_claim(:worker, :secret, :binding, :limit, :slack, :queues, :tasks)",
+    lambda _words: (
+        "SELECT * FROM holdfast_claim(:worker, :secret, :binding, :limit, :slack,"
+        " CAST(:queues AS text[]), CAST(:tasks AS text[]))"
+    ),
 )
 
 

@@ -14,12 +14,14 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 from holdfast.domain import digests
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.job import Claimed, ClaimedJobs
 from holdfast.domain.names import check_integer, check_name
 from holdfast.stores import rows
+from holdfast.stores.arrays import array, quoted
 from holdfast.stores.database import CursorTransaction, Database, Row
 from holdfast.stores.known_limits import KnownLimits
 from holdfast.stores.statements import admission
@@ -249,9 +251,14 @@ def claim_parameters(wanted: Wanted, secret: bytes, slack: int) -> dict[str, obj
         "binding": digests.binding(wanted.credential),
         "limit": wanted.limit,
         "slack": slack,
-        "queues": None if wanted.queues is None else list(wanted.queues),
-        "tasks": None if wanted.tasks is None else list(wanted.tasks),
+        "queues": _array(wanted.queues),
+        "tasks": _array(wanted.tasks),
     }
+
+
+@lru_cache(100)
+def _array(names: tuple[str, ...] | None) -> str | None:
+    return None if names is None else array(map(quoted, names))
 
 
 def _claimed(found: Sequence[Row], secret: bytes) -> list[Claimed]:
@@ -273,10 +280,20 @@ def _checked(
     for field, names in (("queues", queues), ("tasks", tasks)):
         if isinstance(names, str):
             raise InvalidInput(field, "must be a list of names, not one string")
-    return Wanted(
-        worker,
-        limit,
-        None if queues is None else tuple(dict.fromkeys(check_name(name, "queues") for name in queues)),
-        None if tasks is None else tuple(dict.fromkeys(check_name(name, "tasks") for name in tasks)),
-        credential,
-    )
+    return Wanted(worker, limit, _names(queues, "queues"), _names(tasks, "tasks"), credential)
+
+
+def _names(names: Sequence[str] | None, field: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    try:
+        return _known_names(tuple(names), field)
+    except TypeError:  # not even hashable, so no name either
+        return _checked_names(names, field)
+
+
+def _checked_names(names: Sequence[str], field: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(check_name(name, field) for name in names))
+
+
+_known_names = lru_cache(1_000)(_checked_names)  # a worker asks with the same ones all its life

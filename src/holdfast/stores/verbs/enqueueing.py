@@ -13,10 +13,12 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
+from holdfast.domain.alike import AlikeJobs, representatives
 from holdfast.domain.errors import Conflict, StoreUnavailable
 from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import State
@@ -25,7 +27,7 @@ from holdfast.domain.spec import encode_json
 from holdfast.stores.database import CursorTransaction, Database, Transaction
 from holdfast.stores.ids import new_ids
 from holdfast.stores.statements import enqueue as sql
-from holdfast.stores.statements.words import POSTGRES, SQLITE
+from holdfast.stores.statements.words import POSTGRES, SQLITE, Statement
 from holdfast.stores.types import to_text
 
 COPY_FROM = 20  # below this a single INSERT is faster than setting up a COPY
@@ -36,17 +38,27 @@ OWN_TRIES = 20
 LONGEST_PAUSE_SECONDS = 0.1
 
 
+def enqueue_one(database: Database, job: NewJob) -> Enqueued:
+    if _may_conflict(job):
+        return _enqueue_all(database, [job])[0]
+    with database.statement() as transaction:
+        if database.dialect == POSTGRES and _is_plain(job):
+            return _insert_one(transaction, job)
+        return _insert_plain(transaction, [job])[0]
+
+
 def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
     if not jobs:
         return []
-    if len(jobs) == 1 and not _may_conflict(jobs[0]):
-        with database.statement() as transaction:
-            if database.dialect == POSTGRES and _is_plain(jobs[0]):
-                return [_insert_one(transaction, jobs[0])]
-            return _insert_plain(transaction, jobs)
-    if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(_is_plain(job) for job in jobs):
-        with database.transaction() as transaction:
+    if len(jobs) == 1:
+        return [enqueue_one(database, jobs[0])]
+    if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(map(_is_plain, representatives(jobs))):
+        with database.statement() as transaction:  # one COPY, which is all or nothing by itself
             return _copy(transaction, jobs)
+    return _enqueue_all(database, list(jobs))
+
+
+def _enqueue_all(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
     for tried in range(OWN_TRIES):
         if tried:
             time.sleep(random.uniform(0, min(0.001 * 2**tried, LONGEST_PAUSE_SECONDS)))
@@ -92,38 +104,54 @@ def _insert_one(transaction: CursorTransaction, job: NewJob) -> Enqueued:
     """With what the table does not say by itself, and no more: for a single job, to take a list of rows apart costs as
     much as to insert it."""
     [job_id] = new_ids(1)
-    common = zip(sql.COMMON_COLUMNS, _stored(_common(job)), strict=True)
-    values = {"id": job_id, "payload": job.payload_json, "spec_hash": job.spec_hash}
-    values |= {name: value for name, value in common if value != sql.DEFAULTS.get(name)}
-    transaction.run(sql.insert_one(tuple(values)), values)
+    statement, common = _single(_common(job))
+    own = {"id": job_id, "payload": job.payload_json, "spec_hash": job.spec_hash}
+    transaction.run(statement, own | common)
     return Enqueued(job_id, True, State.PENDING)
+
+
+@lru_cache(1_000)
+def _single(common: tuple[Any, ...]) -> tuple[Statement, dict[str, Any]]:
+    """The statement for a job like that, and what is always the same in it."""
+    values = zip(sql.COMMON_COLUMNS, _stored(common), strict=True)
+    given = {name: value for name, value in values if value != sql.DEFAULTS.get(name)}
+    return sql.insert_one((*sql.OWN_COLUMNS, *given)), given
 
 
 def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     from holdfast.stores.postgres import copy_lines
 
     ids = new_ids(len(jobs))
-    lines = _Lines()
-    copy_lines(transaction, sql.COPY_POSTGRES, (lines.of(i, job) for i, job in zip(ids, jobs, strict=True)))
+    lines = _alike_lines(ids, jobs) if isinstance(jobs, AlikeJobs) else _lines(ids, jobs)
+    copy_lines(transaction, sql.COPY_POSTGRES, lines)
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
 
 
-class _Lines:
-    """Jobs as COPY reads them. Those of one call are mostly alike in all but payload and spec: what they have in common
-    is written once."""
+def _alike_lines(ids: Sequence[str], jobs: AlikeJobs) -> Iterator[str]:
+    """Jobs as COPY reads them; what they have in common is written once."""
+    rest = _rest_of_line(_common(jobs.like))
+    for job_id, (spec_hash, payload) in zip(ids, jobs.identified(), strict=True):
+        escaped = payload if "\\" not in payload else _escaped(payload)
+        yield f"{job_id}\t{escaped}\t{spec_hash}\t{rest}"
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], str] = {}
 
-    def of(self, job_id: str, job: NewJob) -> str:
+def _lines(ids: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[str]:
+    known: dict[tuple[Any, ...], str] = {}
+    for job_id, job in zip(ids, jobs, strict=True):
         common = _common(job)
-        rest = self._known.get(common)
+        rest = known.get(common)
         if rest is None:
-            rest = self._known[common] = "\t".join(map(_copied, _stored(common))) + "\n"
-        payload = job.payload_json  # JSON has no control characters, but what stands for them
-        if "\\" in payload:
-            payload = payload.replace("\\", "\\\\")
-        return f"{job_id}\t{payload}\t{job.spec_hash}\t{rest}"
+            rest = known[common] = _rest_of_line(common)
+        yield f"{job_id}\t{_escaped(job.payload_json)}\t{job.spec_hash}\t{rest}"
+
+
+def _escaped(payload: str) -> str:
+    """JSON has no control characters, but what stands for them."""
+    return payload.replace("\\", "\\\\")
+
+
+def _rest_of_line(common: tuple[Any, ...]) -> str:
+    return "\t".join(map(_copied, _stored(common))) + "\n"
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})

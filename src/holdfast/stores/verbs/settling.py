@@ -63,6 +63,8 @@ def settle_reports(database: Database, reports: Sequence[Report]) -> list[Settle
 
 def _one_a_job(reports: Sequence[Checked]) -> list[list[Checked]]:
     """Several words about one job are heard one after the other: the first that its lease allows is applied."""
+    if len({report.job_id for report in reports}) == len(reports):
+        return [list(reports)]
     batches: list[list[Checked]] = []
     heard: dict[str, int] = {}
     for report in reports:
@@ -80,9 +82,9 @@ def _apply_patiently(database: Database, reports: Sequence[Checked]) -> dict[str
     waiting = list(reports)
     for tried in range(BUSY_TRIES):
         done |= _apply_once(database, waiting)
-        waiting = [report for report in waiting if report.job_id not in done]
-        if not waiting:
+        if len(done) == len(reports):
             return done
+        waiting = [report for report in waiting if report.job_id not in done]
         with database.statement() as transaction:
             held = _still_held(transaction, waiting)
         waiting = [report for report in waiting if report.job_id in held]

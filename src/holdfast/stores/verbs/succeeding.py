@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from holdfast.domain.answers import Settled, Status
 from holdfast.domain.lifecycle import Event, State
+from holdfast.domain.spec import encode_json
+from holdfast.stores.arrays import array, quoted
 from holdfast.stores.database import Database
 from holdfast.stores.statements.settle import SUCCEED
 from holdfast.stores.statements.words import POSTGRES
@@ -17,20 +19,20 @@ _job_id = attrgetter("job_id")
 
 def apply(database: Database, reports: Sequence[Checked]) -> dict[str, Settled]:
     """The answers to those that were applied, by job. None, if others have had some of the rows for too long."""
-    applied = _together(database, reports) if database.dialect == POSTGRES else _one_by_one(database, reports)
+    applied = _on_postgres(database, reports) if database.dialect == POSTGRES else _on_sqlite(database, reports)
     return {
         report.job_id: Settled(report.job_id, report.attempt, Status.APPLIED, Event.SUCCEEDED, State.SUCCEEDED)
         for report in applied
     }
 
 
-def _together(database: Database, reports: Sequence[Checked]) -> Sequence[Checked]:
+def _on_postgres(database: Database, reports: Sequence[Checked]) -> Sequence[Checked]:
     reports = sorted(reports, key=_job_id)  # as `holdfast_succeed` wants them
     given = {
-        "ids": _array(report.job_id for report in reports),
-        "attempts": _array(str(report.attempt) for report in reports),
-        "tokens": _array(report.digest for report in reports),
-        "details": _array(_quoted(_detail(report)) for report in reports),
+        "ids": array(report.job_id for report in reports),
+        "attempts": array(str(report.attempt) for report in reports),
+        "tokens": array(report.digest for report in reports),
+        "details": array(quoted(_detail(report)) for report in reports),
         "results": _results(reports),
     }
     with database.statement() as transaction:
@@ -44,20 +46,11 @@ def _together(database: Database, reports: Sequence[Checked]) -> Sequence[Checke
     return [report for report in reports if report.job_id in held]
 
 
-def _one_by_one(database: Database, reports: Sequence[Checked]) -> list[Checked]:
-    """In one transaction; on SQLite a statement is a call, not a journey."""
-    with database.transaction() as transaction:
-        return [report for report in reports if transaction.changes(SUCCEED, _row(report))]
-
-
-def _row(report: Checked) -> dict[str, object]:
-    return {
-        "id": report.job_id,
-        "attempt": report.attempt,
-        "token": report.digest,
-        "detail": _detail(report),
-        "result": report.result,
-    }
+def _on_sqlite(database: Database, reports: Sequence[Checked]) -> list[Checked]:
+    given = [(report.job_id, report.attempt, report.digest, _detail(report), report.result) for report in reports]
+    with database.statement() as transaction:
+        held = {job_id for [job_id] in transaction.rows(SUCCEED, {"rows": encode_json(given)})}
+    return [report for report in reports if report.job_id in held]
 
 
 def _detail(report: Checked) -> str:
@@ -68,14 +61,4 @@ def _detail(report: Checked) -> str:
 def _results(reports: Sequence[Checked]) -> str | None:
     if all(report.result is None for report in reports):
         return None
-    return _array("NULL" if report.result is None else _quoted(report.result) for report in reports)
-
-
-def _array(elements: Iterable[str]) -> str:
-    """As Postgres reads an array. To make it here is a fifth of the work of handing over a list."""
-    return f"{{{','.join(elements)}}}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return array("NULL" if report.result is None else quoted(report.result) for report in reports)

@@ -77,6 +77,7 @@ class StreamStore(Inherited):
         return self.enqueue_many([job], connection)[0]
 
     def enqueue_many(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
+        jobs = list(jobs)  # each is looked at again
         answers = self._store.enqueue_many(jobs, connection)
         if connection is None:  # else nobody knows yet whether it will be committed
             now = datetime.now(UTC)

@@ -128,11 +128,11 @@ def succeeded(attempt_id: str, usage: Mapping[str, float]) -> bytes:
 
 
 def _read_done(attempt_id: str, duration: str, rss: str, cpu: str) -> Frame:
-    usage: dict[str, float] = {"duration_ms": float(duration)}
-    if rss != "-":
-        usage["max_rss_kb"] = int(rss)
-    if cpu != "-":
-        usage["cpu_ms"] = int(cpu)
+    usage = {
+        "duration_ms": float(duration),
+        "max_rss_kb": None if rss == "-" else int(rss),
+        "cpu_ms": None if cpu == "-" else int(cpu),
+    }
     return {"t": "done", "id": attempt_id, "outcome": NOTHING, "usage": usage}
 
 
@@ -148,11 +148,12 @@ def _job(job: Claimed) -> str:
     if "\n" in payload or "\r" in payload:  # somebody typed it by hand
         payload = _encode(job.payload)
     common = _common(job.task, job.task_version, job.queue, job.source, job.timeout_seconds, job.lease_seconds)
-    own = f'"id":{_text(job.attempt_id)},"job_id":{_text(job.job_id)},"attempt":{job.attempt}'
     traceparent = "null" if job.traceparent is None else _text(job.traceparent)
     due = "null" if job.due_seconds is None else repr(job.due_seconds)
-    secret = f'"token":{_text(job.lease_token)},"traceparent":{traceparent}'
-    return f'{{{own},{secret},{common},"due":{due},"payload":{payload}}}'
+    return (
+        f'{{"id":{_text(job.attempt_id)},"job_id":{_text(job.job_id)},"attempt":{job.attempt},'
+        f'"token":{_text(job.lease_token)},"traceparent":{traceparent},{common},"due":{due},"payload":{payload}}}'
+    )
 
 
 @lru_cache(1_000)

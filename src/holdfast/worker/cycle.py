@@ -24,6 +24,7 @@ from holdfast.worker.pickup import Found, Pickup
 # A job that is told of wakes every idle worker of a fleet, and one of them gets it. The others rest before they heed
 # the next word, longer each time they came for nothing.
 SHORTEST_REST_SECONDS, LONGEST_REST_SECONDS = 0.005, 0.05
+MOMENT_SECONDS = 0.005
 
 
 class Cycle:
@@ -139,14 +140,19 @@ class Cycle:
         return self._to(WorkerState.POLLING)
 
     def _poll(self, now: float) -> bool:
+        self._wake_at = NEVER
         if not self._pickup.busy:  # who rings while a claim is under way may have news that it does not see
             self._rung = False
         match self._pickup.poll(now):
             case Found.NOTHING:
                 return self._to(WorkerState.BACKING_OFF)
-            case Found.SOME:
+            case Found.SOME | Found.FEW as found:
                 self._rest, self._came_when_rung = 0.0, False
-                return True
+                if found is Found.SOME:
+                    return True
+                # The runner comes first. Any word of it or of others, or a moment, and the rest is looked for.
+                self._wake_at = now + MOMENT_SECONDS
+                return False
             case _:
                 return False
 

@@ -127,7 +127,8 @@ class LeaseBook:
         held = Held(job.attempt_id, job, info, sent_at, sent_at, every, sent_at + every, self._worker)
         self._held[held.id] = held
         self._next_beat = min(self._next_beat, held.beat_at)
-        self.changed(held)
+        if held.watched:  # and nothing else is known of it yet that could come earlier
+            self._next_check = min(self._next_check, held.lease_warning_at)
         return held
 
     def drop(self, held: Held) -> None:

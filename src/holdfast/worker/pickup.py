@@ -30,6 +30,7 @@ class Found(Enum):
     WAITING = auto()  # no answer yet
     FULL = auto()  # no room for more
     SOME = auto()
+    FEW = auto()  # less than there is room for: there is hardly more
     NOTHING = auto()
 
 
@@ -159,7 +160,7 @@ class Pickup:
             self._wait = 0.0
             # From the moment we asked, or were heard: the leases may have begun right then.
             self._taken(jobs, self._asked_at + brought.late_seconds)
-            return Found.SOME
+            return Found.SOME if full or self._rush else Found.FEW
         # In a rush only some of the tasks were asked for: the others come next.
         return Found.SOME if was_rush else Found.NOTHING
 

@@ -22,7 +22,7 @@ from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Released, Succeeded, Usage
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.sources import SourceDeclaration
-from holdfast.domain.wire import outcome_from_json, usage_from_json
+from holdfast.domain.wire import outcome_from_json
 from holdfast.domain.worker_states import RunState, check_run_move
 from holdfast.periodic.part import NEVER
 from holdfast.runners.frames import COMPLETED_IN, NOTHING, Frame
@@ -152,16 +152,23 @@ class Runs:
         figures = frame["usage"]
         took = figures.get("duration_ms", 0.0)
         self.pace.note(held.job.task, took)
-        usage = usage_from_json({**figures, "duration_ms": round(took)})
+        usage = Usage(round(took), figures.get("cpu_ms"), figures.get("max_rss_kb"))
+        told = frame["outcome"]
+        if told is NOTHING:  # as nearly always
+            self._end(held, _SUCCEEDED, usage)
+        else:
+            self._heard_outcome(held, frame, usage)
+        if not runner.stopping and self.pool.worn_out(runner):
+            runner.stop()
+
+    def _heard_outcome(self, held: Held, frame: Frame, usage: Usage) -> None:
         told = frame["outcome"]
         completed_in = told == COMPLETED_IN
-        outcome = _SUCCEEDED if told is NOTHING else outcome_from_json(frame["otherwise"] if completed_in else told)
+        outcome = outcome_from_json(frame["otherwise"] if completed_in else told)
         stopped_as_asked = isinstance(outcome, Cancelled) and isinstance(held.ending, Cancelled)
         if held.ending is not None and not isinstance(outcome, Succeeded) and not stopped_as_asked:
             outcome = held.ending
         self._end(held, outcome, usage, completed_in=completed_in)
-        if not runner.stopping and self.pool.worn_out(runner):
-            runner.stop()
 
     def _returned(self, runner: RunnerProcess, ids: list[str]) -> None:
         for attempt_id in reversed(ids):

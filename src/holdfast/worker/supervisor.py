@@ -29,8 +29,7 @@ from holdfast.periodic.retrying import Retrying
 from holdfast.ports import Store
 from holdfast.runners import prctl
 from holdfast.runners.descendants import children, kill_strays
-from holdfast.runners.frames import ARTIFACTS_FLAG, CONTROL_PLANE, DATABASE_FLAG, OVER_HTTP, TOKEN, TRACED, WORKER
-from holdfast.runners.pool import Pool, PoolSize
+from holdfast.runners.pool import Pool
 from holdfast.runners.process import RunnerProcess
 from holdfast.tasks.tracing import Traces
 from holdfast.worker.asking import Asking
@@ -51,6 +50,7 @@ from holdfast.worker.reports import Ended, Reports, claimable_again
 from holdfast.worker.runs import Runs
 from holdfast.worker.serving import Caching, Serving
 from holdfast.worker.showing import detail_of
+from holdfast.worker.sizing import pool_size
 
 Given = ParamSpec("Given")
 
@@ -86,7 +86,7 @@ class Supervisor:
         self._selector.register(self.bell, selectors.EVENT_READ)
         ring, worker, timing = self.bell.ring, options.worker_id, options.timing
         self.book = LeaseBook(timing, worker)
-        self.pool = Pool(_pool_size(options, traced=traces is not None), self._runner_started)
+        self.pool = Pool(pool_size(options, traced=traces is not None), self._runner_started)
         self.logs = JobLogs(control_store, ring, Retrying("logs", events, longest=5.0))
         serving = serving or Serving(control_store, Caching(control_store))
         self.asking = Asking(serving, self.book, worker, events, ring)
@@ -178,9 +178,15 @@ class Supervisor:
                 self._hear(key.fileobj, events, now)
         self._guarded(self._see_children, now)
         self._heed_signals(now)
+        was_idle = self.cycle.state is WorkerState.IDLE
+        if was_idle:  # a job may be waiting for us: what else there is to do is done while the store answers
+            self._guarded(self._move_on, now)
+            if self.pickup.busy:
+                time.sleep(0)  # the thread that asks goes first
         for part in self._active_parts():
             self._guarded(part.step, now)
-        self._guarded(self._move_on, now)
+        if not was_idle:
+            self._guarded(self._move_on, now)
         self._watch_unsent()
 
     def _active_parts(self) -> list[Part]:
@@ -378,22 +384,3 @@ class Supervisor:
             running=self.runs.started,
             detail=detail_of(self.pool, self.book, self._clock()),
         )
-
-
-def _pool_size(options: WorkerOptions, *, traced: bool) -> PoolSize:
-    flags = {DATABASE_FLAG: options.database_flag, ARTIFACTS_FLAG: options.artifacts_flag}
-    flags |= {WORKER: options.worker_id, TRACED: "1" if traced else None}
-    environment = {name: flag for name, flag in flags.items() if flag}
-    if options.control_plane is not None:
-        environment |= {CONTROL_PLANE: options.control_plane, TOKEN: options.token or "", OVER_HTTP: "1"}
-    return PoolSize(
-        options.app,
-        options.processes,
-        options.slots,
-        options.async_slots,
-        options.term_grace_seconds,
-        options.recycle_jobs,
-        options.recycle_memory,
-        options.max_memory,
-        environment,
-    )

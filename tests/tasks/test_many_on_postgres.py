@@ -1,11 +1,12 @@
 """Many at once on Postgres: the server takes in the first while the others are made, and all or nothing is kept."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from holdfast import App, InvalidInput, State
+from holdfast import App, InvalidInput, RetryPolicy, State
 from holdfast.domain.alike import AlikeJobs
 from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
@@ -46,6 +47,22 @@ def test_each_is_stored_as_one_by_one_would_have(app: App) -> None:
     same = ("task", "task_version", "queue", "state", "payload", "spec_hash", "lease_seconds", "max_attempts")
     for one, many in zip(alone * 5, together, strict=True):
         assert [getattr(one, name) for name in same] == [getattr(many, name) for name in same]
+
+
+def test_what_is_not_as_usual_is_stored_too_and_they_have_one_time(app: App) -> None:
+    task = add(app)
+    options = {"priority": -7, "source": "shop", "max_attempts": 9, "max_crashes": 8, "lease": "5m", "timeout": "1h"}
+    retry = RetryPolicy(base=2.0)
+    for given in ({}, options, {**options, "retry": retry, "queue": "default"}):
+        using = task.using(**given)
+        alone = using.enqueue(1).job()
+        together = [handle.job() for handle in using.enqueue_many([(1,)] * 40)]
+        own = {"id", "run_after", "created_at", "updated_at"}
+        same = {name: value for name, value in asdict(alone).items() if name not in own}
+        for job in together:
+            assert {name: value for name, value in asdict(job).items() if name not in own} == same
+        [time] = {time for job in together for time in (job.run_after, job.created_at, job.updated_at)}
+        assert time > alone.created_at
 
 
 @pytest.mark.parametrize("wrong", [0, 150, MANY - 1])

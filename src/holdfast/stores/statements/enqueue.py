@@ -106,7 +106,9 @@ REUSABLE = Statement("enqueue.reusable", _reusable)
 # What a plain job has of its own, and what many have in common.
 OWN_COLUMNS = ("id", "payload", "spec_hash")
 COMMON_COLUMNS = tuple(name for name in COLUMNS if name not in (*OWN_COLUMNS, "unique_key", "replay_of"))
-COPY_POSTGRES = f"COPY holdfast_jobs ({', '.join((*OWN_COLUMNS, *COMMON_COLUMNS))}) FROM STDIN"
+# The table would say these by itself, by a function that may answer differently each time; then COPY inserts row by
+# row and not by the page. `now`, as a timestamp is typed, is when the transaction began.
+COPIED_TIMES = dict.fromkeys(("run_after", "created_at", "updated_at"), "now")
 # What the table says by itself.
 DEFAULTS = {
     "queue": DEFAULT_QUEUE,
@@ -115,6 +117,12 @@ DEFAULTS = {
     "max_crashes": 3,
     "lease_seconds": DEFAULT_LEASE_SECONDS,
 }
+
+
+@cache
+def copy(columns: tuple[str, ...]) -> str:
+    """For Postgres: plain jobs, of which only these columns are given, and then the times."""
+    return f"COPY holdfast_jobs ({', '.join((*columns, *COPIED_TIMES))}) FROM STDIN"
 
 
 @cache

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -113,23 +113,31 @@ def _insert_one(transaction: CursorTransaction, job: NewJob) -> Enqueued:
 @lru_cache(1_000)
 def _single(common: tuple[Any, ...]) -> tuple[Statement, dict[str, Any]]:
     """The statement for a job like that, and what is always the same in it."""
-    values = zip(sql.COMMON_COLUMNS, _stored(common), strict=True)
-    given = {name: value for name, value in values if value != sql.DEFAULTS.get(name)}
+    given = _unusual(common)
     return sql.insert_one((*sql.OWN_COLUMNS, *given)), given
+
+
+def _unusual(common: tuple[Any, ...]) -> dict[str, Any]:
+    """What the table does not say by itself."""
+    values = zip(sql.COMMON_COLUMNS, _stored(common), strict=True)
+    return {name: value for name, value in values if value != sql.DEFAULTS.get(name)}
 
 
 def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     from holdfast.stores.postgres import copy_lines
 
     ids = new_ids(len(jobs))
-    lines = _alike_lines(ids, jobs) if isinstance(jobs, AlikeJobs) else _lines(ids, jobs)
-    copy_lines(transaction, sql.COPY_POSTGRES, lines)
+    if isinstance(jobs, AlikeJobs):
+        common = _unusual(_common(jobs.like))
+        columns, lines = tuple(common), _alike_lines(ids, jobs, _rest_of_line(common.values()))
+    else:
+        columns, lines = sql.COMMON_COLUMNS, _lines(ids, jobs)
+    copy_lines(transaction, sql.copy((*sql.OWN_COLUMNS, *columns)), lines)
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
 
 
-def _alike_lines(ids: Sequence[str], jobs: AlikeJobs) -> Iterator[str]:
+def _alike_lines(ids: Sequence[str], jobs: AlikeJobs, rest: str) -> Iterator[str]:
     """Jobs as COPY reads them; what they have in common is written once."""
-    rest = _rest_of_line(_common(jobs.like))
     for job_id, (spec_hash, payload) in zip(ids, jobs.identified(), strict=True):
         escaped = payload if "\\" not in payload else _escaped(payload)
         yield f"{job_id}\t{escaped}\t{spec_hash}\t{rest}"
@@ -141,7 +149,7 @@ def _lines(ids: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[str]:
         common = _common(job)
         rest = known.get(common)
         if rest is None:
-            rest = known[common] = _rest_of_line(common)
+            rest = known[common] = _rest_of_line(_stored(common))
         yield f"{job_id}\t{_escaped(job.payload_json)}\t{job.spec_hash}\t{rest}"
 
 
@@ -150,8 +158,8 @@ def _escaped(payload: str) -> str:
     return payload.replace("\\", "\\\\")
 
 
-def _rest_of_line(common: tuple[Any, ...]) -> str:
-    return "\t".join(map(_copied, _stored(common))) + "\n"
+def _rest_of_line(common: Iterable[Any]) -> str:
+    return "\t".join([*map(_copied, common), *sql.COPIED_TIMES.values()]) + "\n"
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})

@@ -4,6 +4,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -88,16 +90,25 @@ def test_a_thousand_jobs_are_told_in_few_words_and_the_last_is_never_lost(store:
     assert ears.rung <= PER_SECOND * took + 3
 
 
-def test_every_poke_is_followed_by_a_word() -> None:
+@pytest.mark.parametrize("begins", [False, True])
+def test_every_poke_is_followed_by_a_word(begins: bool) -> None:
     pokes, told = [0], [0, 0]
 
     def send() -> None:
         told[:] = [pokes[0], told[1] + 1]
 
-    notifier = Notifier(send, per_second=500)
-    for _ in range(20_000):
+    def begin() -> Callable[[], None] | None:
+        if not begins:
+            return None
+        send()
+        return lambda: time.sleep(0.0001)  # others poke while the answer is awaited
+
+    notifier = Notifier(send, begin, per_second=500)
+    for number in range(20_000):
         pokes[0] += 1
         notifier.poke()
+        if number % 100 == 0:
+            time.sleep(0.003)  # longer than a pause: the next poke finds nothing under way
     wait_until(lambda: told[0] == pokes[0], what="the last is told", timeout=5)
     notifier.close()
     assert told[1] < 5000
@@ -115,6 +126,45 @@ def test_in_a_flood_the_words_become_few() -> None:
         notifier.poke()
     took = time.monotonic() - began
     assert 1 <= told[0] <= 5 + 200 * took / 4, "as many as if each had come alone"
+    notifier.close()
+
+
+def test_who_pokes_lets_the_word_go_and_another_thread_waits_for_the_answer() -> None:
+    said: list[tuple[str, int]] = []
+
+    def note(what: str) -> None:
+        said.append((what, threading.get_ident()))
+
+    def begin() -> Callable[[], None]:
+        note("begun")
+        return lambda: note("finished")
+
+    notifier = Notifier(lambda: note("sent"), begin)
+    notifier.poke()  # there is no thread yet: it begins with a word of its own
+    wait_until(lambda: len(said) == 1, what="the first word")
+    wait_until(lambda: notifier._is_waiting, what="nothing to do")
+    notifier.poke()
+    here = threading.get_ident()
+    assert said[1] == ("begun", here)
+    wait_until(lambda: len(said) == 3, what="the answer")
+    notifier.close()
+    assert [what for what, _ in said] == ["sent", "begun", "finished"]
+    assert said[0][1] == said[2][1] != here
+
+
+@pytest.mark.parametrize("problem", [OSError, KeyboardInterrupt])
+def test_a_word_that_cannot_be_begun_is_sent(problem: type[BaseException]) -> None:
+    sent: list[None] = []
+
+    def begin() -> None:
+        raise problem
+
+    notifier = Notifier(lambda: sent.append(None), begin)
+    for count in range(1, 4):
+        with suppress(KeyboardInterrupt):
+            notifier.poke()
+        wait_until(lambda count=count: len(sent) == count, what="a word")  # type: ignore[misc]
+        wait_until(lambda: notifier._is_waiting, what="nothing to do")
     notifier.close()
 
 

@@ -80,6 +80,11 @@ class PostgresDatabase(Database):
 
     reading = statement
 
+    def lent_at_once(self) -> AbstractContextManager[CursorTransaction] | None:
+        """The connection that was used last, if it is to be had without waiting for anything."""
+        kept = self.take_kept()
+        return None if kept is None else _Lent(self, kept)
+
     @contextmanager
     def transaction(self, settings: Statement | None = None) -> Iterator[CursorTransaction]:
         with _Lent(self) as transaction:
@@ -142,13 +147,14 @@ class _Lent:
     Every verb pays for this: hence no engine's `connect`, which costs as much again as a statement, and no generator,
     of which three around each other took as long as the pool."""
 
-    __slots__ = ("_borrowed", "_cursor", "_database", "_driver", "_pool", "_taken")
+    __slots__ = ("_borrowed", "_cursor", "_database", "_driver", "_kept", "_pool", "_taken")
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(self, database: PostgresDatabase, kept: Kept | None = None) -> None:
         self._database = database
+        self._kept = kept
 
     def __enter__(self) -> CursorTransaction:
-        self._pool, self._taken, self._driver = self._database.take_kept() or self._take()
+        self._pool, self._taken, self._driver = self._kept or self._database.take_kept() or self._take()
         try:
             self._borrowed = not self._driver.autocommit  # from a user's engine, who expects transactions of it
             if self._borrowed:

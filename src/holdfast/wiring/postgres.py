@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -14,6 +16,7 @@ from holdfast.transports.pg_listen import Listener
 from holdfast.transports.pg_notify import NOTIFY, Notifier
 
 if TYPE_CHECKING:
+    from psycopg.pq.abc import PGconn, PGresult
     from sqlalchemy import URL, Engine
 
     from holdfast.stores.database import Database
@@ -27,14 +30,49 @@ def from_engine(engine: Engine) -> Database:
 
 
 def notifier(database: Database) -> Notifier:
-    def send() -> None:
-        """Past psycopg's own machinery, which takes longer than the server does; it is on the way to every pickup."""
-        with database.statement() as transaction:
-            answer = transaction.cursor.connection.pgconn.exec_(NOTIFY.encode())
-            if answer.status != ExecStatus.COMMAND_OK:
-                raise psycopg.OperationalError(answer.error_message.decode(errors="replace"))
+    """Past psycopg's own machinery, which takes longer than the server does; it is on the way to every pickup."""
 
-    return Notifier(send)
+    def send() -> None:
+        with database.statement() as transaction:
+            _check(transaction.cursor.connection.pgconn.exec_(NOTIFY.encode()))
+
+    def begin() -> Callable[[], None] | None:
+        """On the connection that was used last, whose session is awake."""
+        lent = database.lent_at_once() if isinstance(database, PostgresDatabase) else None
+        if lent is None:
+            return None
+        with ExitStack() as held:
+            connection = held.enter_context(lent).cursor.connection.pgconn
+            connection.send_query(NOTIFY.encode())
+            connection.flush()
+            until_answered = held.pop_all()
+
+        def finish() -> None:
+            with until_answered:
+                _wait_for_answer(connection)
+
+        return finish
+
+    return Notifier(send, begin)
+
+
+def _check(answer: PGresult) -> None:
+    if answer.status != ExecStatus.COMMAND_OK:
+        raise psycopg.OperationalError(answer.error_message.decode(errors="replace"))
+
+
+def _wait_for_answer(connection: PGconn) -> None:
+    """To what was sent by `send_query`."""
+    waiting = select.poll()
+    waiting.register(connection.socket, select.POLLIN)
+    while True:
+        while connection.is_busy():
+            waiting.poll()
+            connection.consume_input()
+        answer = connection.get_result()
+        if answer is None:
+            return
+        _check(answer)
 
 
 def start_listener(url: str | URL, ring: Callable[[], None], status: Callable[[str], None]) -> Listener:

@@ -40,6 +40,10 @@ class Desk(Generic[Question, Answer]):
         self.busy = True
         self._questions.put(question)
 
+    @property
+    def has_answer(self) -> bool:
+        return not self._answers.empty()
+
     def take(self) -> Answer | Refusal | None:
         """The answer, once: None while there is none."""
         if not self.busy:

@@ -38,6 +38,7 @@ class Cycle:
         runners_ready: Callable[[], bool],
     ) -> None:
         self._events = events
+        self._untold: list[tuple[WorkerState, WorkerState]] = []
         self._machine: Machine[WorkerState] = Machine(WorkerState.STARTING, WORKER_MOVES, self._moved)
         self._connecting: Desk[str, Store] = Desk("connecting", lambda _why: connect(), ring)
         self._pickup = pickup
@@ -83,9 +84,16 @@ class Cycle:
         except Exception as error:
             self.fail(error, now)
 
+    def tell(self) -> None:
+        """Of the moves, one after the other. They are told apart from the steps: nobody who hears of them is in as much
+        of a hurry as a job that waits for us."""
+        while self._untold:
+            self._events.emit(WorkerMoved(*self._untold.pop(0)))
+
     def fail(self, error: Exception, now: float) -> None:
         self.error = error
         self._connected = False
+        self.tell()
         self._events.emit(StoreFailed(str(self.state), str(error) or type(error).__name__))
         if self.state is WorkerState.ERROR_WAIT or WorkerState.ERROR_WAIT not in WORKER_MOVES[self.state]:
             return
@@ -181,4 +189,4 @@ class Cycle:
         return True
 
     def _moved(self, before: WorkerState, after: WorkerState) -> None:
-        self._events.emit(WorkerMoved(before, after))
+        self._untold.append((before, after))

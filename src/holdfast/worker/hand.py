@@ -167,6 +167,10 @@ class Hand:
         """Has every runner so much to do that what it says now may be heard a moment later, together with more?"""
         return len(self._pool) > 0 and all(runner.free <= -DEEP for runner in self._pool)
 
+    @property
+    def somebody_is_idle(self) -> bool:
+        return any(runner.free > 0 for runner in self._pool)
+
     def should_look_soon(self) -> bool:
         """Does something wait here, or behind a job that may turn out slow?"""
         behind = any(runner.free < 0 and runner.pid not in self._asked_back for runner in self._pool)

@@ -112,6 +112,11 @@ class Pickup:
     def busy(self) -> bool:
         return self._desk.busy
 
+    @property
+    def has_answer(self) -> bool:
+        """Of the store, that nobody has heard yet."""
+        return self._desk.has_answer
+
     def poll(self, now: float) -> Found:
         """Ask, or look whether there is an answer. A store that cannot answer raises here."""
         if self._asked is None:

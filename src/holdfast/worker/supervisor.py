@@ -178,27 +178,35 @@ class Supervisor:
                 self._hear(key.fileobj, events, now)
         self._guarded(self._see_children, now)
         self._heed_signals(now)
-        was_idle = self.cycle.state is WorkerState.IDLE
-        if was_idle:  # a job may be waiting for us: what else there is to do is done while the store answers
-            self._guarded(self._move_on, now)
+        # A job may be waiting for us, or a runner for a job: what else there is to do is done while the store answers,
+        # or the runner works.
+        is_urgent = self._is_urgent()
+        if is_urgent:
+            self._guarded(self.cycle.step, now)
             if self.pickup.busy:
                 time.sleep(0)  # the thread that asks goes first
         for part in self._active_parts():
             self._guarded(part.step, now)
-        if not was_idle:
-            self._guarded(self._move_on, now)
+        self._guarded(self._move_on, now, is_urgent)
+        self._guarded(self.cycle.tell)
         self._watch_unsent()
+
+    def _is_urgent(self) -> bool:
+        if self.draining.begun:
+            return False
+        return self.cycle.state is WorkerState.IDLE or (self.pickup.has_answer and self.runs.hand.somebody_is_idle)
 
     def _active_parts(self) -> list[Part]:
         connected = self.cycle.connected or self.draining.begun
         return [*self.parts, self.duties] if connected else self.parts
 
-    def _move_on(self, now: float) -> None:
+    def _move_on(self, now: float, has_stepped: bool) -> None:
         if self.draining.begun:
             self._drain(now)
             return
         self.pool.adjust(now)
-        self.cycle.step(now)
+        if not has_stepped:
+            self.cycle.step(now)
         self._finish_when_empty(now)
 
     def _guarded(self, act: Callable[Given, None], *arguments: Given.args, **named: Given.kwargs) -> None:

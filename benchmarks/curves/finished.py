@@ -3,7 +3,8 @@ database (Postgres).
 
 The finished ones are written past the guards, with the histories that they would have left, and the statistics are
 then made as autovacuum would. Those in a row are really enqueued, claimed and settled through the store, by several
-processes, and nothing is done for the tables beside what autovacuum does by itself. Then the three are drained in turn.
+processes, and rolled up by the minute as workers do beside their work; nothing is done for the tables beside what
+autovacuum does by itself. Then the three are drained in turn.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import sys
+import threading
 from collections import Counter
 
 from sqlalchemy import text
@@ -103,7 +105,12 @@ def _settle_in_a_row(store: SqlStore, count: int) -> list[tuple[float, float]]:
     """How many jobs a second, against how many there had been."""
     command = [sys.executable, "-m", "benchmarks.curves.raw", url_of(store), str(count // PROCESSES), str(BATCH)]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+    over = threading.Event()
+    upkeep = threading.Thread(target=_roll_up, args=(store, over))
+    upkeep.start()
     told = [process.communicate()[0] for process in running]
+    over.set()
+    upkeep.join()
     assert all(process.returncode == 0 for process in running)
     per_second: Counter[int] = Counter()
     for line in "".join(told).splitlines():
@@ -118,6 +125,12 @@ def _settle_in_a_row(store: SqlStore, count: int) -> list[tuple[float, float]]:
         total += done
         points.append((float(total), done / len(among)))
     return points
+
+
+def _roll_up(store: SqlStore, over: threading.Event) -> None:
+    """Whose turn it is, and how long it then rests, is the store's business."""
+    while not over.wait(1.0):
+        store.roll_up("bench")
 
 
 def _tail(pace: list[tuple[float, float]]) -> float:

@@ -10,14 +10,16 @@ from itertools import pairwise
 
 import pytest
 
+from holdfast.domain import rolling as domain_rolling
 from holdfast.domain.activity import COUNTS, Activity, Kind, Spread, Step, merged
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import CLAIMABLE, OUTCOMES, State
 from holdfast.domain.outcome import Released, Snoozed, Succeeded
 from holdfast.domain.retention import Group, Kept
-from holdfast.domain.rolling import COUNTED_AS
+from holdfast.domain.rolling import COUNTED_AS, SHORTEST_SPAN, Tally
 from holdfast.domain.stuck import due_since
+from holdfast.stores.database import Database
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements import activity as sql
 from holdfast.stores.verbs import rolling
@@ -156,7 +158,7 @@ def counted(found: Activity) -> dict[tuple[str, datetime], dict[str, int]]:
 def test_the_roll_up_of_any_history_is_what_counting_its_events_gives(
     store: SqlStore, clock: Clock, by_hand: ByHand, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rolling, "MOST_AT_ONCE", 2)  # so that one pass takes several statements
+    monkeypatch.setattr(domain_rolling, "LONGEST_SPAN", timedelta(minutes=2))  # so that one pass takes several reads
     history = History(store, clock, seed)
     began = clock.now()
     for _ in range(120):
@@ -238,6 +240,42 @@ def test_after_an_outage_it_catches_up_in_steps_and_skips_nothing(
     roll_up_all(store, clock)
     series = store.activity(Kind.ALL, 3 * 3600, step_seconds=600).series[""]
     assert [step.enqueued for step in series if step.enqueued] == [1, 1, 1, 1]
+
+
+def test_a_minute_in_which_much_happens_is_read_in_pieces(
+    store: SqlStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so is the first one of all, of which nobody knows how much happened in it."""
+    clock.move(60 - clock.now().second)
+    for _ in range(40):
+        clock.move(4)
+        enqueue(store)
+    read: list[tuple[datetime, datetime]] = []
+    count = rolling._count
+
+    def spied(database: Database, tally: Tally, since: datetime, until: datetime) -> None:
+        read.append((since, until))
+        count(database, tally, since, until)
+
+    monkeypatch.setattr(rolling, "_count", spied)
+    monkeypatch.setattr(domain_rolling, "LONGEST_READ_SECONDS", 0.0)  # nothing is ever quick enough
+    monkeypatch.setattr(rolling, "LONGEST_PASS_SECONDS", 60.0)
+    rolled = store.roll_up("ann")
+    assert rolled is not None
+    assert rolled.events == 40
+    assert {until - since for since, until in read} == {SHORTEST_SPAN}
+    assert all(before[1] == after[0] for before, after in pairwise(read))
+    by_minute = [step.enqueued for step in store.activity(Kind.ALL, 240).series[""] if step.enqueued]
+    assert sum(by_minute) == 40
+    assert max(by_minute) == 15
+
+    monkeypatch.undo()
+    monkeypatch.setattr(rolling, "_count", spied)
+    read.clear()
+    clock.move(3 * 3600)
+    roll_up_all(store, clock)
+    assert max(until - since for since, until in read) > timedelta(minutes=2), "where little happens, more at once"
+    assert whole(store.activity(Kind.ALL, 4 * 3600)).enqueued == 40
 
 
 def test_on_an_old_database_it_begins_an_hour_back(store: SqlStore, clock: Clock) -> None:

@@ -26,6 +26,11 @@ FIRST_LOOK_BACK = timedelta(hours=1)
 KEPT = timedelta(days=8)
 PERIOD_SECONDS = 8.0  # shorter than the chore's: who looks a moment too early would come a whole period later
 IDLE_SECONDS = 60.0  # the same while nothing happens: somebody should still look how much waits
+# So much of the log is read by one statement: little while nobody knows how much happens in that time, then as much as
+# was quick. The server finds a span by looking through all that is too new for its index, too: no shorter ones.
+SHORTEST_SPAN, LONGEST_SPAN = timedelta(seconds=5), timedelta(minutes=15)
+LONGEST_READ_SECONDS = 1.0
+_GROWS = 8.0
 # The roll-up rests so many times as long as it worked.
 REST_TIMES = 30.0
 
@@ -49,12 +54,12 @@ def minute_of(moment: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a pass leaves for the next: the first minute that is not final, what it cost, how many minutes to read at
-    once, and whether the log goes on beyond it."""
+    """What a pass leaves for the next: the first minute that is not final, what it cost, how much of the log to read at
+    once, and whether that goes on beyond it."""
 
     first: datetime
     seconds: float = 0.0
-    at_once: int = 15
+    span: timedelta = SHORTEST_SPAN
     behind: bool = False
 
     @property
@@ -68,6 +73,19 @@ def beginning(progress: Progress | None, now: datetime) -> datetime:
     back has not reached yet."""
     first = now - FIRST_LOOK_BACK if progress is None else progress.first
     return minute_of(min(max(first, now - KEPT), now))
+
+
+def next_span(span: timedelta, cost_seconds: float) -> timedelta:
+    """How much to read at once, where so much has cost that."""
+    wanted = span * min(_GROWS, LONGEST_READ_SECONDS / max(cost_seconds, 0.001))
+    return min(max(wanted, SHORTEST_SPAN), LONGEST_SPAN)
+
+
+def piece(since: datetime, end: datetime, span: timedelta) -> datetime:
+    """Until when to read at once: whole minutes, or a part of one. The end is that of a minute."""
+    if span < MINUTE or since != minute_of(since):
+        return min(since + span, minute_of(since) + MINUTE)
+    return min(since + MINUTE * (span // MINUTE), end)
 
 
 def first_not_final(computed_until: datetime, now: datetime) -> datetime:

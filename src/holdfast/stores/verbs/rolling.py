@@ -1,8 +1,10 @@
 """Roll the newest part of the audit log up into minutes, one process at a time.
 
-A pass begins with the first minute that is not final and ends with the present one. It reads a few minutes at once and
-stops after a while: what is left is the next pass's. It writes everything it computed, and how far it came, in one
+A pass begins with the first minute that is not final and ends with the present one. It reads a few minutes at once, or
+where much happens some seconds, and stops after a while, when a minute is complete: what is left is the next pass's. It
+writes everything it computed, and how far it came, in one
 transaction, and only if nobody else has taken the turn meanwhile: so a pass that was slow cannot undo a later one.
+No statement takes long, however much has piled up: one that is cut off would be tried again for ever.
 """
 
 from __future__ import annotations
@@ -11,20 +13,24 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from holdfast.domain.activity import RolledUp
 from holdfast.domain.names import check_name
 from holdfast.domain.rolling import (
     IDLE_SECONDS,
+    LONGEST_SPAN,
     MINUTE,
+    SHORTEST_SPAN,
     Happened,
     Progress,
     Tally,
     beginning,
     first_not_final,
     minute_of,
+    next_span,
+    piece,
 )
 from holdfast.stores import rows
 from holdfast.stores.database import Database, Transaction
@@ -33,8 +39,6 @@ from holdfast.stores.statements.words import SQLITE
 from holdfast.stores.types import from_text, to_text
 from holdfast.stores.verbs.querying import queues
 
-MOST_AT_ONCE = 15  # minutes read by one statement, if that is quick
-LONGEST_READ_SECONDS = 1.0
 LONGEST_PASS_SECONDS = 2.0
 ROWS_AT_ONCE = 1_000
 
@@ -53,11 +57,11 @@ def roll_up(database: Database, holder: str) -> RolledUp | None:
     if turn is None:
         return None
     first = beginning(turn.progress, turn.now)
-    tally, until, at_once = _read(database, turn, first, began)
+    tally, until, span = _read(database, turn, first, began)
     if until > turn.now:
         _look_at_queues(database, tally, turn.now)
     seconds = time.monotonic() - began
-    progress = Progress(first_not_final(until, turn.now), seconds, at_once, behind=until <= turn.now)
+    progress = Progress(first_not_final(until, turn.now), seconds, span, behind=until <= turn.now)
     if not _write(database, turn, tally, progress):
         return None
     minutes = int((until - first) / MINUTE)
@@ -88,24 +92,27 @@ def _progress(stored: Any) -> Progress | None:
     """None as well when somebody typed something else there."""
     try:
         first = from_text(stored["first"]).astimezone(UTC)
-        at_once = min(max(int(stored["at_once"]), 1), MOST_AT_ONCE)
-        return Progress(first, max(0.0, float(stored["seconds"])), at_once, stored["behind"] is True)
+        span = min(max(timedelta(seconds=float(stored["span"])), SHORTEST_SPAN), LONGEST_SPAN)
+        return Progress(first, max(0.0, float(stored["seconds"])), span, stored["behind"] is True)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
-def _read(database: Database, turn: _Turn, first: datetime, began: float) -> tuple[Tally, datetime, int]:
-    """Up to which minute it came, and how many to read at once next time."""
+def _read(database: Database, turn: _Turn, first: datetime, began: float) -> tuple[Tally, datetime, timedelta]:
+    """Up to which minute it came, and how much to read at once next time."""
     tally, until = Tally(), first
-    at_once = MOST_AT_ONCE if turn.progress is None else turn.progress.at_once
+    span = SHORTEST_SPAN if turn.progress is None else turn.progress.span
     end = minute_of(turn.now) + MINUTE
-    while until < end and (until == first or time.monotonic() - began < LONGEST_PASS_SECONDS):
-        since, until = until, min(until + at_once * MINUTE, end)
+    while until < end and (until < first + MINUTE or until != minute_of(until) or _has_time(began)):
+        since, until = until, piece(until, end, span)
         started = time.monotonic()
         _count(database, tally, since, until)
-        cost = (time.monotonic() - started) / max(1, int((until - since) / MINUTE))
-        at_once = min(MOST_AT_ONCE, max(1, int(LONGEST_READ_SECONDS / max(cost, 0.001))))
-    return tally, until, at_once
+        span = next_span(until - since, time.monotonic() - started)
+    return tally, until, span
+
+
+def _has_time(began: float) -> bool:
+    return time.monotonic() - began < LONGEST_PASS_SECONDS
 
 
 def _count(database: Database, tally: Tally, since: datetime, until: datetime) -> None:
@@ -132,7 +139,7 @@ def _write(database: Database, turn: _Turn, tally: Tally, progress: Progress) ->
     detail = {
         "first": to_text(progress.first),
         "seconds": round(progress.seconds, 6),
-        "at_once": progress.at_once,
+        "span": progress.span.total_seconds(),
         "behind": progress.behind,
     }
     finished = {"detail": json.dumps(detail), "holder": turn.holder, "ticked_at": turn.ticked_at}

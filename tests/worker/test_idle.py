@@ -48,3 +48,16 @@ def test_idle_worker_asks_at_most_once_a_second_and_uses_under_one_percent_of_a_
     asked, cpu = watch_idle_worker(postgres_site, 60.0)
     assert asked <= 1.0
     assert cpu < 0.01
+
+
+@pytest.mark.long
+def test_idle_worker_on_sqlite_uses_under_one_percent_of_a_core(sqlite_site: Site) -> None:
+    """Although it looks twenty times a second whether its file has changed."""
+    sqlite_site.tasks("@app.task\ndef nothing(): pass")
+    worker = sqlite_site.worker("--processes", "2")
+    wait_until_at_rest(worker, sqlite_site)
+    used, began = cpu_seconds(worker), time.monotonic()
+    sqlite_site.wait(lambda: time.monotonic() >= began + 60, "60 s are over", 70)
+    cpu = (cpu_seconds(worker) - used) / (time.monotonic() - began)
+    print(f"idle on SQLite: {cpu:.2%} of a core")
+    assert cpu < 0.01

@@ -39,7 +39,7 @@ from holdfast.worker.reload import Reload
 from holdfast.worker.serving import Caching, Serving
 from holdfast.worker.stores import CONNECTIONS
 from holdfast.worker.supervisor import Supervisor
-from holdfast.worker.wake_ups import FileChanges, ListenerStatus
+from holdfast.worker.wake_ups import ListenerStatus
 
 if TYPE_CHECKING:
     from holdfast.observe.health import Health
@@ -305,7 +305,7 @@ class Worker:
         supervisor.parts.append(status)
         wake_up = open_wake_up(self.database_url, ring, self.options.notify, status.note, self.options.listen_url)
         if isinstance(wake_up, ChangeCheck):
-            supervisor.parts.append(FileChanges(wake_up, supervisor.cycle, supervisor.cycle.ring))
+            supervisor.has_changed = wake_up.changed
         if wake_up is not None:
             self._close_wake_ups.append(wake_up.close)
         if self.options.redis is not None:

@@ -53,8 +53,10 @@ from holdfast.worker.showing import detail_of
 from holdfast.worker.sizing import pool_size
 
 Given = ParamSpec("Given")
+Ready = list[tuple[selectors.SelectorKey, int]]
 
 LONGEST_SLEEP_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 0.05
 GATHER_SECONDS = 0.002
 LAST_SECONDS = 2.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -80,6 +82,8 @@ class Supervisor:
         self._draining_stops = 0
         self._children_changed = False
         self._older_children: list[int] = []
+        # Of an embedded file, on which nobody can wait: a question that costs microseconds.
+        self.has_changed: Callable[[], bool] | None = None
         self.refusal: ConfigurationError | None = None  # what is wrong is known only when the app is, and stays wrong
         self._selector = selectors.DefaultSelector()
         self.bell = Bell()
@@ -164,7 +168,7 @@ class Supervisor:
             self._close()
 
     def step(self) -> None:
-        ready = self._selector.select(self._sleep_seconds())
+        ready = self._wait()
         if ready and self.runs.hand.nobody_waits:
             time.sleep(GATHER_SECONDS)  # what is said meanwhile is heard together: to wake for each word costs more
             ready = self._selector.select(0)
@@ -190,6 +194,21 @@ class Supervisor:
         self._guarded(self._move_on, now, is_urgent)
         self._guarded(self.cycle.tell)
         self._watch_unsent()
+
+    def _wait(self) -> Ready:
+        """Until something happens, or the time of some part has come. To look at a file, nothing else is stepped."""
+        seconds = self._sleep_seconds()
+        if self.has_changed is None or self.cycle.state is not WorkerState.IDLE:
+            return self._selector.select(seconds)
+        until = self._clock() + seconds
+        while True:
+            left = until - self._clock()
+            ready = self._selector.select(max(0.0, min(left, LOOK_EVERY_SECONDS)))
+            has_changed = not ready and self.has_changed()
+            if has_changed:
+                self.cycle.ring()
+            if ready or has_changed or left <= LOOK_EVERY_SECONDS:
+                return ready
 
     def _is_urgent(self) -> bool:
         if self.draining.begun:

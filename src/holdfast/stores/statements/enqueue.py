@@ -107,8 +107,9 @@ REUSABLE = Statement("enqueue.reusable", _reusable)
 OWN_COLUMNS = ("id", "payload", "spec_hash")
 COMMON_COLUMNS = tuple(name for name in COLUMNS if name not in (*OWN_COLUMNS, "unique_key", "replay_of"))
 # The table would say these by itself, by a function that may answer differently each time; then COPY inserts row by
-# row and not by the page. `now`, as a timestamp is typed, is when the transaction began.
-COPIED_TIMES = dict.fromkeys(("run_after", "created_at", "updated_at"), "now")
+# row and not by the page.
+TIMES = ("run_after", "created_at", "updated_at")
+NOW = Statement("enqueue.now", lambda words: f"SELECT CAST({words.now} AS text)")
 # What the table says by itself.
 DEFAULTS = {
     "queue": DEFAULT_QUEUE,
@@ -121,8 +122,8 @@ DEFAULTS = {
 
 @cache
 def copy(columns: tuple[str, ...]) -> str:
-    """For Postgres: plain jobs, of which only these columns are given, and then the times."""
-    return f"COPY holdfast_jobs ({', '.join((*columns, *COPIED_TIMES))}) FROM STDIN"
+    """For Postgres: plain jobs, of which only these columns are given."""
+    return f"COPY holdfast_jobs ({', '.join(columns)}) FROM STDIN"
 
 
 @cache

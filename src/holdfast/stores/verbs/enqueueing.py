@@ -31,6 +31,7 @@ from holdfast.stores.statements.words import POSTGRES, SQLITE, Statement
 from holdfast.stores.types import to_text
 
 COPY_FROM = 20  # below this a single INSERT is faster than setting up a COPY
+BY_THE_PAGE_FROM = 200
 CHUNK = 5_000
 TRIES = 8
 # In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
@@ -127,13 +128,20 @@ def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueu
     from holdfast.stores.postgres import copy_lines
 
     ids = new_ids(len(jobs))
+    times = _times(transaction) if len(jobs) >= BY_THE_PAGE_FROM else {}
     if isinstance(jobs, AlikeJobs):
         common = _unusual(_common(jobs.like))
-        columns, lines = tuple(common), _alike_lines(ids, jobs, _rest_of_line(common.values()))
+        columns, lines = tuple(common), _alike_lines(ids, jobs, _rest_of_line([*common.values(), *times.values()]))
     else:
-        columns, lines = sql.COMMON_COLUMNS, _lines(ids, jobs)
-    copy_lines(transaction, sql.copy((*sql.OWN_COLUMNS, *columns)), lines)
+        columns, lines = sql.COMMON_COLUMNS, _lines(ids, jobs, list(times.values()))
+    copy_lines(transaction, sql.copy((*sql.OWN_COLUMNS, *columns, *times)), lines)
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
+
+
+def _times(transaction: CursorTransaction) -> dict[str, str]:
+    """The store's, asked for: worth a round trip where there is much to insert."""
+    [[now]] = transaction.rows(sql.NOW)
+    return dict.fromkeys(sql.TIMES, str(now))
 
 
 def _alike_lines(ids: Sequence[str], jobs: AlikeJobs, rest: str) -> Iterator[str]:
@@ -143,13 +151,13 @@ def _alike_lines(ids: Sequence[str], jobs: AlikeJobs, rest: str) -> Iterator[str
         yield f"{job_id}\t{escaped}\t{spec_hash}\t{rest}"
 
 
-def _lines(ids: Sequence[str], jobs: Sequence[NewJob]) -> Iterator[str]:
+def _lines(ids: Sequence[str], jobs: Sequence[NewJob], times: Sequence[str]) -> Iterator[str]:
     known: dict[tuple[Any, ...], str] = {}
     for job_id, job in zip(ids, jobs, strict=True):
         common = _common(job)
         rest = known.get(common)
         if rest is None:
-            rest = known[common] = _rest_of_line(_stored(common))
+            rest = known[common] = _rest_of_line([*_stored(common), *times])
         yield f"{job_id}\t{_escaped(job.payload_json)}\t{job.spec_hash}\t{rest}"
 
 
@@ -158,8 +166,8 @@ def _escaped(payload: str) -> str:
     return payload.replace("\\", "\\\\")
 
 
-def _rest_of_line(common: Iterable[Any]) -> str:
-    return "\t".join([*map(_copied, common), *sql.COPIED_TIMES.values()]) + "\n"
+def _rest_of_line(values: Iterable[Any]) -> str:
+    return "\t".join(map(_copied, values)) + "\n"
 
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})

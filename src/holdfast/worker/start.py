@@ -305,7 +305,7 @@ class Worker:
         supervisor.parts.append(status)
         wake_up = open_wake_up(self.database_url, ring, self.options.notify, status.note, self.options.listen_url)
         if isinstance(wake_up, ChangeCheck):
-            supervisor.has_changed = wake_up.changed
+            supervisor.waiting.has_changed = wake_up.changed
         if wake_up is not None:
             self._close_wake_ups.append(wake_up.close)
         if self.options.redis is not None:

@@ -51,12 +51,11 @@ from holdfast.worker.runs import Runs
 from holdfast.worker.serving import Caching, Serving
 from holdfast.worker.showing import detail_of
 from holdfast.worker.sizing import pool_size
+from holdfast.worker.waiting import Ready, Waiting
 
 Given = ParamSpec("Given")
-Ready = list[tuple[selectors.SelectorKey, int]]
 
 LONGEST_SLEEP_SECONDS = 1.0
-LOOK_EVERY_SECONDS = 0.05
 GATHER_SECONDS = 0.002
 LAST_SECONDS = 2.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -82,12 +81,9 @@ class Supervisor:
         self._draining_stops = 0
         self._children_changed = False
         self._older_children: list[int] = []
-        # Of an embedded file, on which nobody can wait: a question that costs microseconds.
-        self.has_changed: Callable[[], bool] | None = None
         self.refusal: ConfigurationError | None = None  # what is wrong is known only when the app is, and stays wrong
-        self._selector = selectors.DefaultSelector()
         self.bell = Bell()
-        self._selector.register(self.bell, selectors.EVENT_READ)
+        self.waiting = Waiting(self.bell, clock)
         ring, worker, timing = self.bell.ring, options.worker_id, options.timing
         self.book = LeaseBook(timing, worker)
         self.pool = Pool(pool_size(options, traced=traces is not None), self._runner_started)
@@ -171,11 +167,11 @@ class Supervisor:
         ready = self._wait()
         if ready and self.runs.hand.nobody_waits:
             time.sleep(GATHER_SECONDS)  # what is said meanwhile is heard together: to wake for each word costs more
-            ready = self._selector.select(0)
+            ready = self.waiting.wait(0)
         now = self._stepped_at = self._clock()
         self._guarded(self.runs.enforce, now)
         if now >= self.book.next_check:
-            ready = self._selector.select(0)  # what was said before this moment counts before any time limit
+            ready = self.waiting.wait(0)  # what was said before this moment counts before any time limit
         self.bell.hush()
         for key, events in ready:
             if isinstance(key.fileobj, RunnerProcess):
@@ -193,22 +189,16 @@ class Supervisor:
             self._guarded(part.step, now)
         self._guarded(self._move_on, now, is_urgent)
         self._guarded(self.cycle.tell)
-        self._watch_unsent()
+        self.waiting.watch_unsent(self.pool)
 
     def _wait(self) -> Ready:
         """Until something happens, or the time of some part has come. To look at a file, nothing else is stepped."""
-        seconds = self._sleep_seconds()
-        if self.has_changed is None or self.cycle.state is not WorkerState.IDLE:
-            return self._selector.select(seconds)
-        until = self._clock() + seconds
-        while True:
-            left = until - self._clock()
-            ready = self._selector.select(max(0.0, min(left, LOOK_EVERY_SECONDS)))
-            has_changed = not ready and self.has_changed()
-            if has_changed:
-                self.cycle.ring()
-            if ready or has_changed or left <= LOOK_EVERY_SECONDS:
-                return ready
+        if self.cycle.state is not WorkerState.IDLE:
+            return self.waiting.wait(self._sleep_seconds())
+        ready, has_changed = self.waiting.wait_or_change(self._sleep_seconds())
+        if has_changed:
+            self.cycle.ring()
+        return ready
 
     def _is_urgent(self) -> bool:
         if self.draining.begun:
@@ -246,7 +236,7 @@ class Supervisor:
     # runners
 
     def _runner_started(self, runner: RunnerProcess) -> None:
-        self._selector.register(runner, selectors.EVENT_READ)
+        self.waiting.add(runner)
         self._events.emit(RunnerStarted(runner.pid, runner.kind, runner.spec.slots))
 
     def _hear(self, runner: RunnerProcess, events: int, now: float) -> None:
@@ -256,16 +246,8 @@ class Supervisor:
             self._guarded(self.runs.hear, runner, frame, now)
         if runner.line_closed:
             # It has ended, or is out of our reach, which must come to the same.
-            self._selector.unregister(runner)
+            self.waiting.forget(runner)
             runner.finish_off()
-
-    def _watch_unsent(self) -> None:
-        for runner in self.pool:
-            if runner.line_closed:
-                continue
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if runner.has_unsent else 0)
-            if self._selector.get_key(runner).events != events:
-                self._selector.modify(runner, events)
 
     def _see_children(self, now: float) -> None:
         if not self._children_changed:
@@ -276,7 +258,7 @@ class Supervisor:
             if exit_ is None:
                 continue
             if not runner.line_closed:
-                self._selector.unregister(runner)
+                self.waiting.forget(runner)
             self.runs.runner_ended(runner, exit_, now)
             runner.close()
         self._clear_strays()
@@ -395,7 +377,7 @@ class Supervisor:
         desks = (self.heartbeats, self.reports, self.asking, self.duties, self.logs, self.pickup, self.cycle)
         for desk in desks:
             desk.close()
-        self._selector.close()
+        self.waiting.close()
         self.bell.close()
 
     def _row(self) -> WorkerRow:

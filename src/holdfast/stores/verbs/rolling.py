@@ -2,8 +2,8 @@
 
 A pass begins with the first minute that is not final and ends with the present one. It reads a few minutes at once, or
 where much happens some seconds, and stops after a while, when a minute is complete: what is left is the next pass's. It
-writes everything it computed, and how far it came, in one
-transaction, and only if nobody else has taken the turn meanwhile: so a pass that was slow cannot undo a later one.
+writes everything it computed, and how far it came, in one transaction, and only if nobody else has taken the turn
+meanwhile: so a pass that was slow cannot undo a later one.
 No statement takes long, however much has piled up: one that is cut off would be tried again for ever.
 """
 

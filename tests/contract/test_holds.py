@@ -434,3 +434,18 @@ def test_stale_holds_are_forgotten_and_live_ones_stay(store: SqlStore, by_hand: 
         store.forget_holds(0)
     assert sum(leftovers(lambda: store, at_once=2).steps()) == 5
     assert by_hand.count("holdfast_source_holds") == store.source("shop").in_use == 2
+
+
+@on_postgres
+def test_a_batch_is_a_batch_however_the_planner_goes_about_it(store: SqlStore, by_hand: ByHand) -> None:
+    """A choice inside `IN` may be made anew for each row of a nested loop: then all of them would go."""
+    store.set_source("shop")
+    jobs = [start(store) for _ in range(8)]
+    assert [enter(store, job) for job in jobs] == [IN] * 8
+    for job in jobs:
+        settle_well(store, job, Succeeded())
+    with by_hand.engine.begin() as session:
+        for way in ("hashjoin", "hashagg", "mergejoin", "sort", "material", "bitmapscan", "indexscan"):
+            run(session, f"SET LOCAL enable_{way} = off")
+        assert len(run(session, sql.FORGET.sql("postgresql"), limit=3)) == 3
+    assert by_hand.count("holdfast_source_holds") == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.words import Statement, Words
 
 
@@ -25,10 +26,8 @@ def _put(words: Words) -> str:
 def _delete(words: Words, where: str, order: str = "") -> str:
     """A batch, without what is being written at this moment."""
     lock = "FOR UPDATE OF c SKIP LOCKED" if words.postgres else ""
-    return f"""
-        DELETE FROM holdfast_cache WHERE (source, key) IN (
-          SELECT c.source, c.key FROM holdfast_cache c WHERE {where} {order} LIMIT :limit {lock})
-        RETURNING 1"""
+    chosen = f"SELECT c.source, c.key FROM holdfast_cache c WHERE {where} {order} LIMIT :limit {lock}"
+    return delete_batch("holdfast_cache", "source, key", chosen)
 
 
 def _forget(words: Words) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.words import Statement, Words
 
 
@@ -28,10 +29,9 @@ def _grant(words: Words) -> str:
 
 def _forget(words: Words) -> str:
     ago = words.after("-CAST(:keep AS float8)" if words.postgres else "-:keep")
-    return f"""
-        DELETE FROM holdfast_claim_requests WHERE (credential, request) IN (
-          SELECT c.credential, c.request FROM holdfast_claim_requests c WHERE c.at < {ago} ORDER BY c.at LIMIT :limit)
-        RETURNING request"""
+    chosen = f"""
+          SELECT c.credential, c.request FROM holdfast_claim_requests c WHERE c.at < {ago} ORDER BY c.at LIMIT :limit"""
+    return delete_batch("holdfast_claim_requests", "credential, request", chosen)
 
 
 def _known(words: Words) -> str:

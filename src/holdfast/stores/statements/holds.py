@@ -10,6 +10,7 @@ it, and enters nothing. Also what leaves before it has entered is left.
 from __future__ import annotations
 
 from holdfast.stores.statements.admission import counted, level
+from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.sources import elapsed, readable
 from holdfast.stores.statements.words import Statement, Words
 
@@ -104,13 +105,12 @@ def _thin_out(words: Words) -> str:
 def _forget(words: Words, which: str) -> str:
     """Those of attempts that are over. What somebody else is about to delete is left to them."""
     lock = "FOR UPDATE OF h SKIP LOCKED" if words.postgres else ""
-    return f"""
-        DELETE FROM holdfast_source_holds WHERE (job_id, attempt, number) IN (
+    chosen = f"""
           SELECT h.job_id, h.attempt, h.number FROM holdfast_source_holds h
           WHERE {which} NOT EXISTS (SELECT 1 FROM holdfast_jobs j
                                     WHERE j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running')
-          LIMIT :limit {lock})
-        RETURNING number"""
+          LIMIT :limit {lock}"""
+    return delete_batch("holdfast_source_holds", "job_id, attempt, number", chosen)
 
 
 LOOK = Statement("holds.look", _look)

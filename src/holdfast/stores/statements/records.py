@@ -11,6 +11,7 @@ from dataclasses import fields
 from functools import cache
 
 from holdfast.domain.record import Record
+from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.words import Statement, Words
 
 COLUMNS = tuple(item.name for item in fields(Record))
@@ -130,13 +131,12 @@ def _one(words: Words) -> str:
 def _delete(words: Words) -> str:
     """A batch of a scope, in the order in which they are locked."""
     source, key = ("CAST(:source AS text)", "CAST(:key AS text)") if words.postgres else (":source", ":key")
-    return f"""
-        DELETE FROM holdfast_records WHERE id IN (
+    chosen = f"""
           SELECT h.id FROM holdfast_records h
           WHERE h.scope = :scope AND ({source} IS NULL OR h.source = {source})
             AND ({key} IS NULL OR h.dedupe_key = {key})
-          ORDER BY {_in_order("h")} LIMIT :limit {"FOR UPDATE OF h" if words.postgres else ""})
-        RETURNING 1"""
+          ORDER BY {_in_order("h")} LIMIT :limit {"FOR UPDATE OF h" if words.postgres else ""}"""
+    return delete_batch("holdfast_records", "id", chosen)
 
 
 WRITE = Statement("records.write", _write)

@@ -12,6 +12,7 @@ from functools import cache
 from holdfast.domain.lifecycle import TERMINAL
 from holdfast.domain.retention import Kept
 from holdfast.stores.schema import PRUNED_QUEUE_POSTGRES, PRUNED_QUEUE_SQLITE, in_states
+from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.words import Statement, Words
 
 WATERMARK_KEY = "histories_retired"
@@ -155,21 +156,18 @@ def _watermark(_words: Words) -> str:
 
 
 def _old_ticks(words: Words) -> str:
-    keys = "(t.schedule, t.planned_at)"
-    return f"""
-        DELETE FROM holdfast_schedule_ticks AS t WHERE {keys} IN (
+    chosen = f"""
           SELECT o.schedule, o.planned_at FROM holdfast_schedule_ticks o WHERE o.fired_at <= {_cutoff(words)}
-          ORDER BY o.fired_at LIMIT :limit {_locked(words, "o")})
-        RETURNING 1"""
+          ORDER BY o.fired_at LIMIT :limit {_locked(words, "o")}"""
+    return delete_batch("holdfast_schedule_ticks", "schedule, planned_at", chosen)
 
 
 def _old_source_events(words: Words) -> str:
     """Ids are in order of time: it is enough to look at the first few, and nothing need be indexed for it."""
-    return f"""
-        DELETE FROM holdfast_source_events AS e WHERE e.id IN (
+    chosen = f"""
           SELECT o.id FROM (SELECT id, at FROM holdfast_source_events ORDER BY id LIMIT :limit) o
-          WHERE o.at <= {_cutoff(words)})
-        RETURNING 1"""
+          WHERE o.at <= {_cutoff(words)}"""
+    return delete_batch("holdfast_source_events", "id", chosen)
 
 
 def _refused_jobs(words: Words) -> str:

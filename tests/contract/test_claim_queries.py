@@ -1,17 +1,22 @@
 """How many queries an idle worker's claim makes, and what a claim tells of a job's budget."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from holdfast.domain.job import NewJob
+from holdfast.domain.digests import token_digest
+from holdfast.domain.job import Claimed, NewJob
+from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores import known_limits
 from holdfast.stores.database import CursorTransaction
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.statements import claim as claiming
+from holdfast.stores.statements import reap, settle
+from holdfast.stores.statements.heartbeat import HEARTBEAT
 from holdfast.wiring.sql import open_store
 from tests.contract.ground import on_postgres
 from tests.contract.steps import BROKEN, KILLED, claim, enqueue, enqueue_many, settle_well, start
@@ -121,6 +126,35 @@ def test_sources_are_locked_and_counted_by_index_also_where_nothing_is_yet(
     assert "Index Scan using holdfast_sources_pkey" in plans
     assert "using holdfast_jobs_source_running" in plans
     assert "Seq Scan" not in plans
+
+
+@pytest.mark.new_tables
+@on_postgres
+def test_rows_that_are_named_are_looked_up_by_their_ids_before_anything_is_known_of_the_table(
+    store: SqlStore, session: psycopg.Connection
+) -> None:
+    """The index of running jobs looks empty then, and is full of those that have ended since."""
+    session.execute("SET plan_cache_mode = force_generic_plan")
+    for _ in range(5):
+        jobs = claim_many(store, enqueue_many(store, 100))
+        store.settle([Report(job.job_id, job.attempt, job.lease_token, Succeeded()) for job in jobs])
+    jobs = claim_many(store, enqueue_many(store, 100))
+    tokens = [token_digest(job.lease_token) for job in jobs]
+    nothing = [None] * len(jobs)
+    given = ([job.job_id for job in jobs], [job.attempt for job in jobs], tokens, nothing, nothing)
+    succeed = "SELECT holdfast_succeed(%s::uuid[], %s::int[], %s, %s::json[], %s::json[])"
+    plans = {"succeed": plans_of(session, succeed, *given)}
+    assert "Index Scan using holdfast_jobs_pkey" in plans["succeed"]
+    for statement in (HEARTBEAT, settle.SETTLE, settle.STANDING, reap.EXPIRED_THESE, claiming.HELD_JOBS):
+        explained = session.execute("EXPLAIN " + statement.driver_sql("postgresql"), {"rows": "[]", "ids": "[]"})
+        plans[statement.name] = "\n".join(line for (line,) in explained)
+    assert [name for name, plan in plans.items() if "holdfast_jobs_running" in plan] == []
+
+
+def claim_many(store: SqlStore, jobs: Sequence[str]) -> list[Claimed]:
+    claimed = store.claim("ann", len(jobs))
+    assert len(claimed) == len(jobs)
+    return claimed
 
 
 def test_a_claim_tells_of_the_budget(store: SqlStore) -> None:

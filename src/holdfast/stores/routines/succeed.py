@@ -12,6 +12,8 @@ The answer is which of them were applied; nothing where all of them were, as nea
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.settle import calm
 from holdfast.stores.statements.steady import function_settings
 from holdfast.stores.statements.words import POSTGRES, Words
@@ -38,7 +40,7 @@ BEGIN
         transition_detail = {_given("details")}, result = {_given("results")},
         updated_at = {_WORDS.transition_time}, finished_at = {_WORDS.transition_time},
         lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
-    WHERE j.id = ANY (ids) AND j.state = 'running'
+    WHERE j.id = ANY (ids) AND {still_in(State.RUNNING)}
       AND j.lease_token = {_given("tokens")} AND j.attempt = {_given("attempts")} {calm(_WORDS)}
     RETURNING j.id)
   SELECT array_agg(succeeded.id) INTO applied FROM succeeded;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.stores.schema.access import access_refusals, claim_requests, tokens
 from holdfast.stores.schema.activity import minutes
 from holdfast.stores.schema.audit import PRUNED_QUEUE_POSTGRES, PRUNED_QUEUE_SQLITE, events, refusals, retired
-from holdfast.stores.schema.base import in_states, metadata
+from holdfast.stores.schema.base import in_states, metadata, still_in
 from holdfast.stores.schema.fleet import tasks, workers
 from holdfast.stores.schema.ledger import CLAIMABLE_SQL, JOB_RULES, POSTGRES_INDEXES, SOURCE_LANE, jobs
 from holdfast.stores.schema.limits import SOURCE_RULES, SOURCE_TIMES, queues, source_events, source_holds, sources
@@ -44,6 +44,7 @@ __all__ = [
     "source_events",
     "source_holds",
     "sources",
+    "still_in",
     "tasks",
     "tokens",
     "workers",

@@ -9,6 +9,8 @@ leave nothing to a second claim.
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.words import Statement, Words
 
 # For a bound that there is not: more than anybody claims at once.
@@ -48,7 +50,7 @@ def in_use(source: str, job: str = "true", hold: str = "NOT h.own") -> str:
            WHERE r.state = 'running' AND r.source IS NOT NULL AND r.source = {source} AND {job})
           + (SELECT count(*) FROM holdfast_source_holds h JOIN holdfast_jobs r ON r.id = h.job_id
              WHERE h.source = {source} AND h.left_at IS NULL
-               AND r.state = 'running' AND r.attempt = h.attempt AND {hold}))"""
+               AND {still_in(State.RUNNING, row="r")} AND r.attempt = h.attempt AND {hold}))"""
 
 
 def probes(whose: str = "true") -> str:

@@ -6,6 +6,8 @@ are on record. Never is it neither while its report may yet be accepted.
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.words import Statement, Words
 
 ROW = {
@@ -44,7 +46,7 @@ def _live(words: Words) -> str:
         FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND j.result_ref IS NOT NULL
         UNION ALL
         SELECT 'running', {job_id}, j.attempt, NULL
-        FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND j.state = 'running'"""
+        FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND {still_in(State.RUNNING)}"""
 
 
 RECORD = Statement("artifacts.record", _record)

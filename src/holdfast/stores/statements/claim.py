@@ -9,8 +9,8 @@ afterwards without having been told.
 
 from __future__ import annotations
 
-from holdfast.domain.lifecycle import CLAIMABLE
-from holdfast.stores.schema import in_states
+from holdfast.domain.lifecycle import CLAIMABLE, State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements import admission
 from holdfast.stores.statements.words import Statement, Words
 
@@ -89,9 +89,7 @@ def _claim_rows(words: Words) -> str:
     left alone: the next look sees it. On SQLite nobody else writes in between.
 
     On Postgres it also takes out of the token buckets what it claimed; SQLite cannot, and has `SPEND`."""
-    # In words that no partial index knows: a planner that takes the ready index for empty would read all of it.
-    states = in_states(CLAIMABLE, "coalesce(j.state, '')")
-    ready = f"{states} AND j.run_after <= {words.fixed_now}"
+    ready = f"{still_in(*CLAIMABLE)} AND j.run_after <= {words.fixed_now}"
     shut = "SELECT q.name FROM holdfast_queues q WHERE q.paused_at IS NOT NULL"
     if words.postgres:
         ready += f"""
@@ -121,11 +119,13 @@ def _claim_rows(words: Words) -> str:
 CLAIM_ROWS = Statement("claim.rows", _claim_rows)
 
 
-def _held(words: Words, which: str) -> str:
-    return f"""
-        SELECT {_columns(words, "j.")}, j.lease_token FROM holdfast_jobs j
-        WHERE j.state = 'running' AND {which}"""
+def _held(words: Words) -> str:
+    return f"SELECT {_columns(words, 'j.')}, j.lease_token FROM holdfast_jobs j"
 
 
-HELD = Statement("claim.held", lambda words: _held(words, "j.lease_owner = :worker"))
-HELD_JOBS = Statement("claim.held_jobs", lambda words: _held(words, f"j.id {words.is_one_of()}"))
+HELD = Statement(
+    "claim.held", lambda words: f"{_held(words)} WHERE j.state = 'running' AND j.lease_owner = :worker", replan=True
+)
+HELD_JOBS = Statement(
+    "claim.held_jobs", lambda words: f"{_held(words)} WHERE j.id {words.is_one_of()} AND {still_in(State.RUNNING)}"
+)

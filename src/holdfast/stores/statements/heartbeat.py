@@ -6,6 +6,8 @@ all the others. No indexed column changes.
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.words import Statement, Words
 
 
@@ -14,7 +16,7 @@ def _heartbeat(words: Words) -> str:
     return f"""
         WITH held AS MATERIALIZED (
           SELECT r.* FROM {beats} JOIN holdfast_jobs j ON j.id = r.id
-          WHERE j.state = 'running' AND j.lease_token = r.token AND coalesce(r.attempt, j.attempt) = j.attempt
+          WHERE {still_in(State.RUNNING)} AND j.lease_token = r.token AND coalesce(r.attempt, j.attempt) = j.attempt
           {words.skip_locked})
         UPDATE holdfast_jobs AS j
         SET heartbeat_at = {words.now}, lease_expires_at = {words.after("j.lease_seconds")},
@@ -23,4 +25,4 @@ def _heartbeat(words: Words) -> str:
         RETURNING {words.returning("lease_token", "lease_expires_at", "lease_seconds", "cancel_requested_at")}"""
 
 
-HEARTBEAT = Statement("heartbeat", _heartbeat)
+HEARTBEAT = Statement("heartbeat", _heartbeat, replan=True)

@@ -9,13 +9,15 @@ it, and enters nothing. Also what leaves before it has entered is left.
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.admission import counted, level
 from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.sources import elapsed, readable
 from holdfast.stores.statements.words import Statement, Words
 
 # A job that runs under this lease.
-_LEASE = "j.id = {job} AND j.attempt = :attempt AND j.lease_token = :token AND j.state = 'running'"
+_LEASE = f"j.id = {{job}} AND j.attempt = :attempt AND j.lease_token = :token AND {still_in(State.RUNNING)}"
 
 
 def _job(words: Words) -> str:
@@ -108,7 +110,7 @@ def _forget(words: Words, which: str) -> str:
     chosen = f"""
           SELECT h.job_id, h.attempt, h.number FROM holdfast_source_holds h
           WHERE {which} NOT EXISTS (SELECT 1 FROM holdfast_jobs j
-                                    WHERE j.id = h.job_id AND j.attempt = h.attempt AND j.state = 'running')
+                                    WHERE j.id = h.job_id AND j.attempt = h.attempt AND {still_in(State.RUNNING)})
           LIMIT :limit {lock}"""
     return delete_batch("holdfast_source_holds", "job_id, attempt, number", chosen)
 

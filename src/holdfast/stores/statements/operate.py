@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.domain.lifecycle import ACTIVE, State
-from holdfast.stores.schema import in_states
+from holdfast.stores.schema import in_states, still_in
 from holdfast.stores.statements.words import Statement, Words
 
 
@@ -11,7 +11,7 @@ def _cancel(words: Words) -> str:
     return f"""
         WITH held AS MATERIALIZED (
           SELECT j.id FROM holdfast_jobs j
-          WHERE j.id {words.is_one_of()} AND {in_states(ACTIVE, "j.state")}
+          WHERE j.id {words.is_one_of()} AND {still_in(*ACTIVE)}
             AND (j.state <> 'running' OR j.cancel_requested_at IS NULL)
           ORDER BY j.id {words.skip_locked})
         UPDATE holdfast_jobs AS j
@@ -33,7 +33,7 @@ def _requeue(words: Words) -> str:
     return f"""
         WITH held AS MATERIALIZED (
           SELECT j.id, j.task, j.unique_key FROM holdfast_jobs j
-          WHERE j.id {words.is_one_of()} AND {in_states(_REQUEUEABLE, "j.state")}
+          WHERE j.id {words.is_one_of()} AND {still_in(*_REQUEUEABLE)}
           ORDER BY j.id {words.skip_locked}),
         free AS MATERIALIZED (
           SELECT held.id FROM held WHERE held.unique_key IS NULL OR NOT EXISTS (

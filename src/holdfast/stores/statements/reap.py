@@ -7,6 +7,8 @@ nothing is reaped before one full lease of its own after that (`settle.expired`)
 
 from __future__ import annotations
 
+from holdfast.domain.lifecycle import State
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.settle import expired
 from holdfast.stores.statements.words import Statement, Words
 
@@ -51,7 +53,7 @@ def _expired_these(words: Words) -> str:
         SELECT {words.as_text("j.id")}, j.queue, j.attempt, j.lease_token, j.failures, j.crashes, j.max_attempts,
                j.max_crashes, j.retry, j.cancel_requested_at IS NOT NULL
         FROM holdfast_jobs j
-        WHERE j.id {words.is_one_of()} AND j.state = 'running' AND {expired(words)}"""
+        WHERE j.id {words.is_one_of()} AND {still_in(State.RUNNING)} AND {expired(words)}"""
 
 
 TICK = Statement("reap.tick", _tick)

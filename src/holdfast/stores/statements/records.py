@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cache
 
+from holdfast.domain.lifecycle import State
 from holdfast.domain.record import Record
+from holdfast.stores.schema import still_in
 from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.words import Statement, Words
 
@@ -76,7 +78,7 @@ def _lease(words: Words) -> str:
     job = words.id("job_id")
     return f"""
         SELECT j.attempt FROM holdfast_jobs j
-        WHERE j.id = {job} AND j.state = 'running' AND j.attempt = :attempt AND j.lease_token = :digest
+        WHERE j.id = {job} AND {still_in(State.RUNNING)} AND j.attempt = :attempt AND j.lease_token = :digest
         {"FOR SHARE OF j SKIP LOCKED" if words.postgres else ""}"""
 
 

@@ -11,8 +11,8 @@ The reaper's form repeats its own test (expired, and past the grace after an out
 from __future__ import annotations
 
 from holdfast.domain.breaker import SUCCESS_NOTED_EVERY_SECONDS
-from holdfast.domain.lifecycle import TERMINAL
-from holdfast.stores.schema import in_states
+from holdfast.domain.lifecycle import TERMINAL, State
+from holdfast.stores.schema import in_states, still_in
 from holdfast.stores.statements.words import Statement, Words
 
 ROW = {
@@ -47,7 +47,7 @@ def _settle(words: Words, test: str) -> str:
     return f"""
         WITH held AS MATERIALIZED (
           SELECT r.* FROM {words.rows(ROW)} JOIN holdfast_jobs j ON j.id = r.id
-          WHERE j.state = 'running' AND j.lease_token = r.token AND j.attempt = r.attempt {test}
+          WHERE {still_in(State.RUNNING)} AND j.lease_token = r.token AND j.attempt = r.attempt {test}
           {words.skip_locked})
         UPDATE holdfast_jobs AS j
         SET state = CASE WHEN {_OVERRULED} THEN 'cancelled' ELSE r.state END,
@@ -79,7 +79,7 @@ def _standing(words: Words) -> str:
     return f"""
         SELECT {words.as_text("j.id")}, j.failures, j.crashes, j.max_attempts, j.max_crashes, j.retry,
                j.cancel_requested_at IS NOT NULL
-        FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND j.state = 'running'"""
+        FROM holdfast_jobs j WHERE j.id {words.is_one_of()} AND {still_in(State.RUNNING)}"""
 
 
 def _snoozed(words: Words) -> str:
@@ -108,13 +108,14 @@ def _succeed(words: Words) -> str:
             lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
         FROM (SELECT value ->> 0 AS id, value ->> 1 AS attempt, value ->> 2 AS token, value ->> 3 AS detail,
                      value ->> 4 AS result FROM json_each(:rows)) AS r
-        WHERE j.id = r.id AND j.state = 'running' AND j.lease_token = r.token AND j.attempt = r.attempt {calm(words)}
+        WHERE j.id = r.id AND {still_in(State.RUNNING)} AND j.lease_token = r.token
+          AND j.attempt = r.attempt {calm(words)}
         RETURNING {words.returning()}"""
 
 
 SUCCEED = Statement("settle.succeed", _succeed)
-SETTLE = Statement("settle", lambda words: _settle(words, ""))
-SETTLE_CALM = Statement("settle.calm", lambda words: _settle(words, calm(words)))
-REAP = Statement("reap", lambda words: _settle(words, f"AND {expired(words)}"))
-STANDING = Statement("settle.standing", _standing)
+SETTLE = Statement("settle", lambda words: _settle(words, ""), replan=True)
+SETTLE_CALM = Statement("settle.calm", lambda words: _settle(words, calm(words)), replan=True)
+REAP = Statement("reap", lambda words: _settle(words, f"AND {expired(words)}"), replan=True)
+STANDING = Statement("settle.standing", _standing, replan=True)
 SNOOZED = Statement("settle.snoozed", _snoozed)

@@ -24,7 +24,6 @@ AFTERWARDS_SECONDS = 1.0  # for starts that should not come
 START_SECONDS = 60.0
 WARM_JOBS = 5
 WARM_FROM = 1_000_000_000  # numbers of jobs that only warm a worker up
-BULK_JOBS = 20_000
 LATENCY_JOBS = 200
 REST_SECONDS = 10.0  # from the last job until a worker counts as idle: many poll less and less often
 
@@ -123,7 +122,7 @@ class Bench:
     def enqueue_rate(self, mode: str) -> dict[str, Any]:
         self.reset()
         self.servers.settle(self.variant)
-        count = self.sized(BULK_JOBS if mode == "bulk" else self.variant.enqueue)
+        count = self.sized(self.variant.bulk if mode == "bulk" else self.variant.enqueue)
         answer = self.enqueue(count, mode)
         return {"jobs": count, "rate": answer["count"] / answer["seconds"]}
 

@@ -18,6 +18,7 @@ REFERENCE = "pgqueuer"
 HOLDFAST_POSTGRES = "holdfast-postgres"
 HOLDFAST_SQLITE = "holdfast-sqlite"
 HUEY_SQLITE = "huey-sqlite"
+MANY = 200_000  # in a bulk enqueue of those that take tens of thousands a second
 RESPONSIVE = 10  # latency and idle are measured at the listed concurrency that is closest to this
 
 
@@ -31,7 +32,7 @@ class Variant:
     setting: str  # in words: what was set, and why
     enqueue: int = 5_000
     drain: int = 10_000
-    bulk: bool = True
+    bulk: int = 20_000  # 0: it has no bulk enqueue
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -59,8 +60,11 @@ VARIANTS = {
             0,
             "as shipped: `holdfast worker module:app`, a runner a core",
             drain=50_000,
+            bulk=MANY,
         ),
-        Variant(HOLDFAST_SQLITE, OURS, "sqlite", (0,), 0, "as shipped, WAL and synchronous=FULL", drain=20_000),
+        Variant(
+            HOLDFAST_SQLITE, OURS, "sqlite", (0,), 0, "as shipped, WAL and synchronous=FULL", drain=20_000, bulk=MANY
+        ),
         Variant(
             "holdfast-async",
             OURS,
@@ -69,6 +73,7 @@ VARIANTS = {
             0,
             "as shipped, the task an `async def` (64 coroutines in one runner)",
             drain=50_000,
+            bulk=MANY,
             environment={"BENCH_ASYNC": "1"},
         ),
         Variant(
@@ -79,6 +84,7 @@ VARIANTS = {
             200,
             "asyncpg and uvloop; concurrency is its batch size (default 10, which is slower)",
             drain=50_000,
+            bulk=MANY,
         ),
         Variant(
             "awa",
@@ -89,6 +95,7 @@ VARIANTS = {
             "uvloop, COPY for bulk; its fresh tables, not the older ones",
             enqueue=2_000,
             drain=20_000,
+            bulk=MANY,
         ),
         Variant("oban", "oban", "postgres", (10, 50), 50, "uvloop, compiled psycopg"),
         Variant(
@@ -108,7 +115,7 @@ VARIANTS = {
             50,
             "asyncio worker, its default poll of 250 ms; no bulk enqueue",
             drain=3_000,
-            bulk=False,
+            bulk=0,
         ),
         Variant(
             "saq-postgres",
@@ -118,7 +125,7 @@ VARIANTS = {
             10,
             "uvloop, compiled psycopg; no bulk enqueue",
             drain=3_000,
-            bulk=False,
+            bulk=0,
             environment={"BENCH_BACKEND": "postgres"},
         ),
         Variant(
@@ -136,7 +143,7 @@ VARIANTS = {
             environment={"BENCH_POLL": "0.05"},
         ),
         Variant(
-            "dramatiq", "dramatiq", "redis", (8, 32), 32, "one process of threads, hiredis; no bulk enqueue", bulk=False
+            "dramatiq", "dramatiq", "redis", (8, 32), 32, "one process of threads, hiredis; no bulk enqueue", bulk=0
         ),
         Variant(
             "taskiq",
@@ -145,7 +152,7 @@ VARIANTS = {
             (10, 100),
             100,
             "Redis stream, the broker that acknowledges; no bulk enqueue",
-            bulk=False,
+            bulk=0,
         ),
         Variant(
             "huey-redis",
@@ -154,7 +161,7 @@ VARIANTS = {
             (1, 4, 10),
             10,
             "threads, hiredis; a job is off the list before it runs",
-            bulk=False,
+            bulk=0,
             environment={"BENCH_BACKEND": "redis"},
         ),
         Variant(
@@ -164,7 +171,7 @@ VARIANTS = {
             (10, 50),
             10,
             "uvloop, hiredis; no bulk enqueue",
-            bulk=False,
+            bulk=0,
             environment={"BENCH_BACKEND": "redis"},
         ),
         Variant(
@@ -175,7 +182,7 @@ VARIANTS = {
             1,
             "the solo pool, its fastest for no-op jobs; results ignored",
             drain=4_000,
-            bulk=False,
+            bulk=0,
             environment={"BENCH_POOL": "solo"},
         ),
         Variant(
@@ -186,7 +193,7 @@ VARIANTS = {
             2,
             "its default pool, two processes; results ignored",
             drain=4_000,
-            bulk=False,
+            bulk=0,
             environment={"BENCH_POOL": "prefork"},
         ),
         Variant("rq", "rq", "redis", (1,), 1, "SimpleWorker, which does not fork for each job; hiredis", drain=2_000),
@@ -208,6 +215,7 @@ VARIANTS = {
             10,
             "batches of 200 and polls every 5 ms (its defaults are 1 and 50 ms); it sets synchronous=NORMAL",
             drain=5_000,
+            bulk=MANY,
             environment={"BENCH_BATCH": "200", "BENCH_POLL": "5"},
         ),
         Variant(
@@ -218,7 +226,7 @@ VARIANTS = {
             1,
             "threads; WAL and synchronous=FULL; a job is out of the table before it runs; no bulk enqueue",
             drain=10_000,
-            bulk=False,
+            bulk=0,
             environment={"BENCH_BACKEND": "sqlite"},
         ),
     )

@@ -1,4 +1,5 @@
-"""How many queries an idle worker's claim makes, and what a claim tells of a job's budget."""
+"""How many queries an idle worker's claim makes, how claims and reports find their rows, and what a claim tells of a
+job's budget."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import traceback
@@ -199,6 +200,26 @@ def test_who_removes_empty_folders_takes_none_away_from_who_writes(tmp_path: Pat
     finally:
         over.set()
         remover.join()
+
+
+@pytest.mark.parametrize("found", [False, True], ids=["made and gone", "there and gone"])
+def test_a_folder_that_is_gone_fifty_times_in_a_row_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    store, mkdir, taken = open_artifacts(str(tmp_path)), Path.mkdir, 0
+
+    def and_the_collector_comes(self: Path, *args: Any, **options: Any) -> None:
+        nonlocal taken
+        mkdir(self, *args, **options)
+        if self.name == "1" and taken < 50:
+            taken += 1
+            self.rmdir()
+            if found:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self))
+
+    monkeypatch.setattr(Path, "mkdir", and_the_collector_comes)
+    store.write(f"{JOB}/1/a", b"x")
+    assert (store.read(f"{JOB}/1/a"), taken) == (b"x", 50)
 
 
 # a bucket

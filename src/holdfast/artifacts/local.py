@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import secrets
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -21,7 +23,8 @@ from holdfast.domain.artifacts import TEMPORARY, parse_reference
 from holdfast.domain.errors import ArtifactMissing, ArtifactUnavailable
 from holdfast.ports import StoredFile
 
-_TRIES = 20
+_PATIENCE = 10.0  # seconds for which a folder may disappear between its making and the first file in it
+_PAUSE = 0.01
 
 
 class LocalArtifacts:
@@ -35,9 +38,14 @@ class LocalArtifacts:
     def write(self, reference: str, data: bytes) -> None:
         path = self._path(reference)
         with self._explained(f"{reference} cannot be saved"):
-            for _ in range(_TRIES):
-                with contextlib.suppress(FileNotFoundError):  # whoever collects has just removed the empty folder
+            given_up = time.monotonic() + _PATIENCE
+            while time.monotonic() < given_up:
+                try:
                     return _write_whole(path, data)
+                except (FileNotFoundError, FileExistsError) as error:
+                    if _in_the_way(error):
+                        raise
+                time.sleep(random.uniform(0, _PAUSE))  # out of step with whoever collects
         raise ArtifactUnavailable(f"{reference} cannot be saved in {self.place}: its folder disappears all the time")
 
     def read(self, reference: str) -> bytes:
@@ -139,6 +147,12 @@ def _write_whole(path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise
     _flush_folder(path.parent)
+
+
+def _in_the_way(error: OSError) -> bool:
+    """Whether something that is no folder has the name of one. All else that is missing, or was there and is not any
+    more, are folders that whoever collects removes while they are empty."""
+    return isinstance(error, FileExistsError) and Path(error.filename).exists() and not Path(error.filename).is_dir()
 
 
 def _missing(folder: Path) -> list[Path]:

@@ -52,7 +52,8 @@ class Held:
 
 
 def operations(url: str) -> list[Operation]:
-    paths = httpx.get(f"{url}/openapi.json").raise_for_status().json()["paths"]
+    # Made when it is first asked for, which takes a second of a machine that has nothing else to do.
+    paths = httpx.get(f"{url}/openapi.json", timeout=60).raise_for_status().json()["paths"]
     found = [
         Operation(method, path, "requestBody" in operation)
         for path, methods in paths.items()

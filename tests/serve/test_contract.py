@@ -269,7 +269,7 @@ def test_the_page_about_the_api_loads_nothing_from_elsewhere(served: Served) -> 
     assert page.status_code == 200
     assert "/internal/worker/claim" in page.text
     assert not any(word in page.text for word in ("<script", "http://", "https://", "src="))
-    described = httpx.get(f"{served.url}/openapi.json").json()
+    described = httpx.get(f"{served.url}/openapi.json", timeout=60).json()
     assert {f"{WORKER}/{verb}" for verb in ("claim", "heartbeat", "complete", "fail", "release")} <= set(
         described["paths"]
     )

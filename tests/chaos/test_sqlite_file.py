@@ -195,3 +195,10 @@ def test_a_new_file_that_somebody_has_locked_is_waited_for(tmp_path: Path, monke
     monkeypatch.setattr("holdfast.stores.sqlite.time.sleep", wait)
     assert open_new_file(1, url)
     assert len(waits) >= 3
+
+
+def test_a_file_that_cannot_be_opened_is_away(tmp_path: Path) -> None:
+    store = SqlStore(open_sqlite(f"sqlite:///{tmp_path / 'removed' / 'jobs.db'}"))
+    for ask in (store.counts, lambda: store.claim("ann")):
+        with pytest.raises(StoreUnavailable, match="the SQLite file cannot be used: unable to open database file"):
+            ask()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
@@ -52,19 +53,16 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def transaction(self, _settings: Statement | None = None) -> Iterator[CursorTransaction]:
-        with self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self._connection() as driver:
             cursor = driver.cursor()
             _begin(cursor, self._patience)
             try:
                 # The time is read after the lock is held: a transaction that waited does not act in the past.
                 yield CursorTransaction(cursor, SQLITE, self._clock())
                 cursor.execute("COMMIT")
-            except BaseException as error:
+            except BaseException:
                 if driver.in_transaction:  # SQLite rolls back by itself when the disk is full or fails
                     cursor.execute("ROLLBACK")
-                if isinstance(error, sqlite3.OperationalError):
-                    raise StoreUnavailable(f"the SQLite file cannot be used: {error}") from error
                 raise
             cursor.close()
             if self._checkpointer is not None:
@@ -75,17 +73,25 @@ class SqliteDatabase(Database):
     def checkpoint(self) -> bool:
         if self._checkpointer is None or not self._checkpointer.is_due():
             return False
-        with self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self._connection() as driver:
             return self._checkpointer.checkpoint(driver)
 
     @contextmanager
     def reading(self) -> Iterator[CursorTransaction]:
-        with self.engine.connect() as connection:
-            driver: Any = connection.connection.driver_connection
+        with self._connection() as driver:
             cursor = driver.cursor()
             yield CursorTransaction(cursor, SQLITE, self._clock())
             cursor.close()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """The driver's own. A file that cannot be opened, read or written is said in our own words, whoever asks."""
+        try:
+            with self.engine.connect() as connection:
+                yield connection.connection.driver_connection
+        except (sqlite3.OperationalError, OperationalError) as error:
+            said = error.orig if isinstance(error, OperationalError) else error
+            raise StoreUnavailable(f"the SQLite file cannot be used: {said}") from error
 
 
 def _begin(cursor: Any, patience: float) -> None:

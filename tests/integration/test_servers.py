@@ -28,11 +28,12 @@ REPOSITORY = Path(__file__).parents[2]
 
 # Starts a server, tells its process and its directory, and waits to be killed.
 OWNER_SCRIPT = """
-import signal
+import time
 from tests.servers.{module} import {server}
 server = {server}().start()
 print(server.pid, server.workdir, flush=True)
-signal.pause()
+while True:
+    time.sleep(0.05)  # not signal.pause(): a signal that comes just before it would be heard after it, so never
 """
 
 
@@ -158,8 +159,11 @@ def owner_of(module: str, server: str) -> Iterator[tuple[subprocess.Popen[str], 
     script = OWNER_SCRIPT.format(module=module, server=server)
     with subprocess.Popen([sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
-        pid, workdir = owner.stdout.readline().split()
-        yield owner, psutil.Process(int(pid)), Path(workdir)
+        try:
+            pid, workdir = owner.stdout.readline().split()
+            yield owner, psutil.Process(int(pid)), Path(workdir)
+        finally:
+            owner.kill()  # else a test that fails would wait for it for ever
 
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)

@@ -67,7 +67,8 @@ def test_worker_is_ready_once_connected_and_not_while_it_drains(postgres_site: S
     site.wait(lambda: probe.status("/readyz") == 200, "the worker is ready")
     job = site.enqueue("waits")
     site.wait_for_file("started")
-    assert probe.detail("/readyz")["running"] == 1
+    # Its code begins, and the supervisor hears of it a moment later.
+    site.wait(lambda: probe.detail("/readyz")["running"] == 1, "the job is counted")
     worker.send(signal.SIGTERM)
     site.wait(lambda: probe.status("/readyz") == 503, "the worker is not ready any more")
     assert probe.detail("/readyz")["state"] == "draining"

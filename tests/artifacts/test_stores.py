@@ -183,6 +183,13 @@ def test_a_place_that_is_no_folder_is_an_error_in_words(tmp_path: Path) -> None:
             attempt()
 
 
+def test_a_place_that_is_a_link_to_nowhere_is_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").symlink_to(tmp_path / "unmounted")
+    monkeypatch.setattr("holdfast.artifacts.local.time.sleep", lambda _seconds: pytest.fail("it waits for a folder"))
+    with pytest.raises(ArtifactUnavailable, match="File exists"):
+        open_artifacts(str(tmp_path / "files")).write(f"{JOB}/1/a", b"x")
+
+
 def test_who_removes_empty_folders_takes_none_away_from_who_writes(tmp_path: Path) -> None:
     store = open_artifacts(str(tmp_path))
     over = threading.Event()

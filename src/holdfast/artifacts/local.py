@@ -150,9 +150,10 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 def _in_the_way(error: OSError) -> bool:
-    """Whether something that is no folder has the name of one. All else that is missing, or was there and is not any
-    more, are folders that whoever collects removes while they are empty."""
-    return isinstance(error, FileExistsError) and Path(error.filename).exists() and not Path(error.filename).is_dir()
+    """Whether something that is no folder has the name of one: a file, or a link to nowhere. All else that is missing,
+    or was there and is not any more, are folders that whoever collects removes while they are empty."""
+    name = Path(error.filename)
+    return isinstance(error, FileExistsError) and (name.exists() or name.is_symlink()) and not name.is_dir()
 
 
 def _missing(folder: Path) -> list[Path]:

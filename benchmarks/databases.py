@@ -9,8 +9,8 @@ from pathlib import Path
 
 from holdfast.stores import upgrade
 from holdfast.stores.sql_store import SqlStore
+from holdfast.throwaway.postgres import PostgresServer
 from holdfast.wiring.sql import open_database, open_store
-from tests.servers.postgres import PostgresServer
 
 # The server's defaults where durability is concerned; memory and WAL as a small production box would have them.
 DURABLE = {

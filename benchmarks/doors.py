@@ -20,8 +20,8 @@ from benchmarks.tables import markdown
 from benchmarks.worker import APP, measured
 from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
-from tests.servers.process import free_port
-from tests.servers.valkey import ValkeyServer
+from holdfast.throwaway.process import free_port
+from holdfast.throwaway.valkey import ValkeyServer
 from tests.servers.waiting import wait_until
 
 JOBS = 20_000

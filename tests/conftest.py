@@ -10,11 +10,11 @@ from typing import Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 
+from holdfast.throwaway.postgres import PostgresEndpoint
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.programs import complete_path
 from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
-from tests.servers.postgres import PostgresEndpoint
 from tests.servers.shared import RemoteServers, SharedServers, UrlSource
-from tests.servers.valkey import ValkeyEndpoint
 from tests.turns import take_turns
 
 # How long an example takes says something about the machine, and nothing about us.

@@ -22,7 +22,7 @@ from benchmarks.databases import Databases
 from benchmarks.plots import Plot, Series
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores.sql_store import SqlStore
-from tests.servers.valkey import ValkeyServer
+from holdfast.throwaway.valkey import ValkeyServer
 
 WORKERS = (100, 250, 500, 1_000)
 PROCESSES = 4

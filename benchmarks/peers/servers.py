@@ -24,8 +24,8 @@ from sqlalchemy import make_url
 from benchmarks.databases import DURABLE
 from benchmarks.peers.environments import CACHE
 from benchmarks.peers.variants import Variant, redis_database
-from tests.servers.postgres import PostgresServer
-from tests.servers.valkey import ValkeyServer
+from holdfast.throwaway.postgres import PostgresServer
+from holdfast.throwaway.valkey import ValkeyServer
 
 CALM_PERCENT = 15.0  # of all cores
 CALM_LOOKS = 10

@@ -13,9 +13,9 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.outcome import Failed, JobError, Report, Succeeded
 from holdfast.domain.views import WorkerRow
 from holdfast.stores.sql_store import SqlStore
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.acceptance.command_line import CommandLine, InProcess
 from tests.acceptance.terminal import Terminal, terminal
-from tests.servers.postgres import PostgresEndpoint
 
 # The live view is the same on every store.
 on_a_file = pytest.mark.parametrize("empty_database", ["sqlite"], indirect=True)

@@ -9,9 +9,9 @@ from sqlalchemy import create_engine
 
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import upgrade
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.chaos.crew import Crew
 from tests.chaos.databases import MovableClock, opened
-from tests.servers.postgres import PostgresEndpoint
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ from holdfast.stores.postgres import PostgresDatabase, open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.verbs.claiming import Claiming
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.chaos.databases import connect, query
-from tests.servers.postgres import PostgresEndpoint
 from tests.servers.waiting import wait_until
 
 BATCHES = (10, 100)

@@ -12,11 +12,11 @@ from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import upgrade
+from holdfast.throwaway.postgres import PostgresServer
 from tests.chaos.crew import Crew
 from tests.chaos.databases import connect, opened, query
 from tests.chaos.diary import Diary, logged_claims, logged_endings
 from tests.chaos.toil import Toiler, acknowledged_in, assert_nothing_lost, finish
-from tests.servers.postgres import PostgresServer
 from tests.servers.waiting import wait_until
 
 # Longer than the test: nobody's lease expires while the database is away.

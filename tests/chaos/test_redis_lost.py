@@ -15,9 +15,9 @@ import pytest
 import redis
 
 from holdfast.domain.job import NewJob
+from holdfast.throwaway.valkey import ValkeyServer
 from holdfast.transports.redis_streams.options import GROUP
 from tests.chaos.databases import query
-from tests.servers.valkey import ValkeyServer
 from tests.servers.waiting import wait_until
 from tests.transports.streaming import Fleet, report
 

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.outcome import Released
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.chaos.proxy import ForgetfulProxy
-from tests.servers.valkey import ValkeyEndpoint
 from tests.transports.streaming import Fleet
 
 

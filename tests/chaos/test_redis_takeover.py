@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.redis_streams.options import GROUP
 from tests.chaos.crew import REPOSITORY
-from tests.servers.valkey import ValkeyEndpoint
 from tests.servers.waiting import wait_until
 from tests.transports.streaming import Fleet
 

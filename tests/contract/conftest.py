@@ -22,10 +22,10 @@ from holdfast.stores.schema import metadata
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.contract.ground import DIALECTS, ByHand, Clock, HostClock, ServerClock
 from tests.examples.scale_page import MIDNIGHT, partition
 from tests.servers.pgbouncer import PgbouncerEndpoint
-from tests.servers.postgres import PostgresEndpoint
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -17,9 +17,9 @@ from holdfast.doctor import Limits, Patient, examine
 from holdfast.domain.findings import Finding, Severity
 from holdfast.stores.postgres import libpq_url
 from holdfast.stores.upgrade import upgrade
+from holdfast.throwaway.postgres import PostgresServer
 from holdfast.wiring.sql import open_database
 from tests.chaos.databases import query
-from tests.servers.postgres import PostgresServer
 from tests.servers.waiting import wait_until
 
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}

@@ -18,11 +18,11 @@ from holdfast.doctor import Limits
 from holdfast.doctor.durability import file_system
 from holdfast.domain.findings import Severity
 from holdfast.domain.job import NewJob
+from holdfast.throwaway.account import server_account
+from holdfast.throwaway.workdir import Workdir
 from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import InProcess
 from tests.doctor.conftest import Ground, examined, grave
-from tests.servers.account import server_account
-from tests.servers.workdir import Workdir
 
 PROBLEM, WARNING, INFO = Severity.PROBLEM, Severity.WARNING, Severity.INFO
 

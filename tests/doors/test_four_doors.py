@@ -17,9 +17,9 @@ import pytest
 import redis
 from rq import Queue
 
+from holdfast.throwaway.process import free_port
+from holdfast.throwaway.valkey import ValkeyServer
 from tests.chaos.databases import query
-from tests.servers.process import free_port
-from tests.servers.valkey import ValkeyServer
 from tests.worker.site import Site, WorkerProcess
 
 DOORS = ("database", "http", "redis", "rq")

@@ -11,10 +11,10 @@ import pytest
 from redis import Redis
 from rq import Queue
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.acceptance.command_line import InProcess
 from tests.chaos.databases import assert_verified, query
 from tests.examples.shell import ROOT, UUID, block, cloned, type_in
-from tests.servers.valkey import ValkeyEndpoint
 
 README = (ROOT / "examples" / "model_runs" / "README.md").read_text(encoding="utf-8")
 QUEUE = "models"

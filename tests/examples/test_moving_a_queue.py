@@ -15,11 +15,11 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Snoozed
 from holdfast.domain.retry import RetryPolicy
 from holdfast.stores.sql_store import SqlStore
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.chaos.conftest import postgres_template
 from tests.chaos.databases import assert_verified, opened
 from tests.contract.steps import claim_this, enqueue, settle_well
 from tests.examples.scale_page import PAGE
-from tests.servers.postgres import PostgresEndpoint
 
 __all__ = ["postgres_template"]
 

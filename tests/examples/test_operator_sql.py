@@ -14,12 +14,12 @@ from sqlalchemy import create_engine
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.chaos.conftest import postgres_template
 from tests.chaos.databases import assert_verified, opened
 from tests.contract.ground import DIALECTS, Clock, HostClock, ServerClock
 from tests.examples.operator_ground import Ground, lay
 from tests.examples.shell import ROOT
-from tests.servers.postgres import PostgresEndpoint
 
 __all__ = ["postgres_template"]
 

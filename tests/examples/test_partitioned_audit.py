@@ -27,13 +27,13 @@ from holdfast.stores.migrations import ahead
 from holdfast.stores.references import References
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import check, upgrade
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.chaos.conftest import postgres_template
 from tests.chaos.databases import connect, opened, query
 from tests.contract.steps import enqueue, history, job_in, settle_well, start
 from tests.doctor.conftest import examined
 from tests.examples.scale_page import MIDNIGHT, PAGE, STATEMENTS, UNTIL, partition, statement, type_in
 from tests.pooler.test_contract import CONTRACT, run_contract
-from tests.servers.postgres import PostgresEndpoint
 from tests.servers.shared import URL_VARIABLES
 from tests.servers.waiting import wait_until
 

@@ -17,19 +17,19 @@ import pytest
 import redis
 import sqlalchemy as sa
 
+from holdfast.throwaway.postgres import PostgresEndpoint, PostgresServer, find_bin_dir, wheel_bin_dir
+from holdfast.throwaway.process import ServerStartError
+from holdfast.throwaway.valkey import ValkeyEndpoint, ValkeyServer
+from holdfast.throwaway.workdir import Workdir
 from tests.servers import shared
-from tests.servers.postgres import PostgresEndpoint, PostgresServer, find_bin_dir, wheel_bin_dir
-from tests.servers.process import ServerStartError
-from tests.servers.valkey import ValkeyEndpoint, ValkeyServer
 from tests.servers.waiting import gone, wait_until
-from tests.servers.workdir import Workdir
 
 REPOSITORY = Path(__file__).parents[2]
 
 # Starts a server, tells its process and its directory, and waits to be killed.
 OWNER_SCRIPT = """
 import time
-from tests.servers.{module} import {server}
+from holdfast.throwaway.{module} import {server}
 server = {server}().start()
 print(server.pid, server.workdir, flush=True)
 while True:

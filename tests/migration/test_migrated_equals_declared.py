@@ -15,8 +15,8 @@ from holdfast.domain.errors import ConfigurationError
 from holdfast.stores import guards, migrations, schema
 from holdfast.stores.guards.postgres import FOUNDATION
 from holdfast.stores.upgrade import head, upgrade
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.migration.databases import VERSION_TABLE, contents, execute, open_engine, transaction
-from tests.servers.postgres import PostgresEndpoint
 
 FOLDER = Path(migrations.__file__).parent
 STEPS = sorted((FOLDER / "versions").glob("[0-9]*.py"))

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.servers.pgbouncer import PgbouncerEndpoint
-from tests.servers.postgres import PostgresEndpoint
 from tests.servers.waiting import gone, wait_until
 
 REPOSITORY = Path(__file__).parents[2]

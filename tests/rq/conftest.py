@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.chaos.conftest import postgres_template, postgres_url
 from tests.rq.station import Station
-from tests.servers.valkey import ValkeyEndpoint
 from tests.worker.site import Site, WorkerProcess
 
 __all__ = ["postgres_template", "postgres_url"]

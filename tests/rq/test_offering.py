@@ -18,11 +18,11 @@ from sqlalchemy import create_engine
 from holdfast import App
 from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.rq_queues import RqQueues
 from holdfast.transports.rq_refusals import REFUSED_SECONDS, refused_key, remember_refusal
 from holdfast.transports.rq_sweep import RqSweep
 from holdfast.wiring.sql import open_store
-from tests.servers.valkey import ValkeyEndpoint
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 from holdfast.domain.tokens import NewToken, Scope
+from holdfast.throwaway.process import ServerProcess
 from holdfast.wiring.sql import open_store
 from tests.serve.abused import LIMITS
 from tests.serve.grounds import bearer
-from tests.servers.process import ServerProcess
 
 MIB = 1024 * 1024
 MOST_GROWTH = 64 * MIB  # of the process, over all of this module

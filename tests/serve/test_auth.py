@@ -13,10 +13,10 @@ from sqlalchemy import create_engine
 
 from holdfast.domain.tokens import NewToken, Scope
 from holdfast.serve.options import Limits
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.contract.ground import ByHand
 from tests.serve.grounds import WORKER, Served, bearer, serving
 from tests.serve.operations import Held, body_for, held, operations, request, standing
-from tests.servers.postgres import PostgresEndpoint
 from tests.servers.waiting import wait_until
 
 # What is done under a lease.

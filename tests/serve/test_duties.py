@@ -12,10 +12,10 @@ from holdfast.domain.events import Event, Events, JobReaped
 from holdfast.domain.job import NewJob
 from holdfast.domain.schedule import Declaration
 from holdfast.domain.timing import choose
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.wiring.redis import StreamOptions
 from tests.serve.grounds import serving
 from tests.serve.speaking import claim, lease, say
-from tests.servers.valkey import ValkeyEndpoint
 from tests.servers.waiting import wait_until
 
 

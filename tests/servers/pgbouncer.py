@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 from sqlalchemy import make_url
 
+from holdfast.throwaway.account import reachable_tree
+from holdfast.throwaway.lifecycle import ThrowawayServer
+from holdfast.throwaway.postgres import MAINTENANCE_DATABASE
+from holdfast.throwaway.process import ServerStartError, free_port
 from tests.programs import fetched
-from tests.servers.account import reachable_tree
-from tests.servers.lifecycle import ThrowawayServer
-from tests.servers.postgres import MAINTENANCE_DATABASE
-from tests.servers.process import ServerStartError, free_port
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "pgbouncer.md"

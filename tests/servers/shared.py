@@ -15,10 +15,10 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Literal, Protocol
 
+from holdfast.throwaway.postgres import PostgresServer
+from holdfast.throwaway.valkey import ValkeyServer
+from holdfast.throwaway.workdir import Workdir
 from tests.servers.pgbouncer import PgbouncerServer
-from tests.servers.postgres import PostgresServer
-from tests.servers.valkey import ValkeyServer
-from tests.servers.workdir import Workdir
 
 Kind = Literal["postgres", "pgbouncer", "valkey"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.rq.station import Station
-from tests.servers.valkey import ValkeyEndpoint
 from tests.traces.collector import Collector
 from tests.transports.streaming import Fleet
 from tests.worker.site import Site

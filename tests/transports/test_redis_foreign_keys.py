@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.redis_streams.link import RedisRefused
 from tests.chaos.conftest import sqlite_url
 from tests.chaos.databases import query
-from tests.servers.valkey import ValkeyEndpoint
 from tests.transports.streaming import Fleet
 
 __all__ = ["sqlite_url"]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.redis_streams.breaker import LONGEST_PAUSE_SECONDS, Breaker
 from holdfast.transports.redis_streams.looks import Looks, asker
 from holdfast.transports.redis_streams.options import StreamOptions
 from holdfast.wiring.redis import open_stream_wake_up, open_transport
-from tests.servers.valkey import ValkeyEndpoint
 from tests.servers.waiting import wait_until
 
 

@@ -13,12 +13,12 @@ from holdfast.domain.answers import Reason, Status
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.job import NewJob
 from holdfast.domain.outcome import Failed, JobError, Released, Snoozed
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.redis_streams.disposal import NO_JOB_NAMED, NO_SUCH_JOB, OTHER_QUEUE
 from holdfast.transports.redis_streams.link import Link, connect
 from holdfast.transports.redis_streams.options import GROUP, StreamOptions
 from holdfast.wiring.redis import streamed
 from tests.chaos.conftest import postgres_template, postgres_url, sqlite_url, store_url
-from tests.servers.valkey import ValkeyEndpoint
 from tests.transports.streaming import Fleet, report
 
 __all__ = ["postgres_template", "postgres_url", "sqlite_url", "store_url"]

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 from holdfast.domain.job import NewJob
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.wiring.redis import streamed
 from tests.chaos.conftest import sqlite_url
-from tests.servers.valkey import ValkeyEndpoint
 from tests.transports.streaming import Fleet
 
 __all__ = ["sqlite_url"]

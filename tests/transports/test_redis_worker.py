@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.redis_streams.options import GROUP
 from tests.chaos.conftest import sqlite_url
-from tests.servers.valkey import ValkeyEndpoint
 from tests.transports.streaming import Fleet
 from tests.worker.conftest import sqlite_site
 from tests.worker.site import Site

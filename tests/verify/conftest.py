@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from tests.servers.postgres import PostgresEndpoint
+from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.verify.ledger import create_tables, write_healthy
 
 DIALECTS = ("sqlite", "postgresql")

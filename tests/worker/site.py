@@ -20,10 +20,10 @@ from holdfast.domain.job import AuditEvent, Job, NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.views import Refusal
 from holdfast.stores.sql_store import SqlStore
+from holdfast.throwaway.process import EXEC_CHILD
 from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import CONFIGURATION
 from tests.chaos.databases import assert_verified, query
-from tests.servers.process import EXEC_CHILD
 from tests.servers.waiting import gone, wait_until
 
 HEAD = """

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.domain.lifecycle import State
-from tests.servers.process import free_port
+from holdfast.throwaway.process import free_port
 from tests.worker.site import Site
 
 TASKS = """

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import create_engine
 
 from holdfast.stores.upgrade import upgrade
+from holdfast.throwaway.postgres import PostgresServer
+from holdfast.throwaway.process import free_port
 from tests.chaos.databases import query
-from tests.servers.postgres import PostgresServer
-from tests.servers.process import free_port
 from tests.worker.notes import NOTE, notes
 from tests.worker.site import Site, WorkerProcess
 

@@ -19,11 +19,11 @@ from holdfast.domain.timing import choose
 from holdfast.periodic.retrying import Retrying
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.upgrade import upgrade
+from holdfast.throwaway.postgres import PostgresEndpoint
 from holdfast.worker.job_logs import JobLogs
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.reports import LONGEST_WAIT_SECONDS, Ended, Reports
 from tests.chaos.databases import connect, query
-from tests.servers.postgres import PostgresEndpoint
 from tests.servers.waiting import wait_until
 from tests.worker.site import Site
 

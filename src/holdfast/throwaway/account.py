@@ -1,5 +1,7 @@
 """The user that servers run as."""
 
+from __future__ import annotations
+
 import os
 import pwd
 import shutil

@@ -1,5 +1,7 @@
 """A throwaway Postgres, and the databases in a running one."""
 
+from __future__ import annotations
+
 import importlib.util
 import secrets
 import shutil
@@ -13,9 +15,9 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
-from tests.servers.account import reachable_tree
-from tests.servers.lifecycle import ThrowawayServer
-from tests.servers.process import ServerStartError, free_port, server_environment
+from holdfast.throwaway.account import reachable_tree
+from holdfast.throwaway.lifecycle import ThrowawayServer
+from holdfast.throwaway.process import ServerStartError, free_port, server_environment
 
 DRIVER = "postgresql+psycopg"
 SUPERUSER = "holdfast"

@@ -1,5 +1,7 @@
 """Temporary directories of servers, with a sweep for those a killed run left behind."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import shutil
@@ -7,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.servers.account import Account
+from holdfast.throwaway.account import Account
 
-PREFIX = "holdfast-test-"
+PREFIX = "holdfast-throwaway-"
 LOCK_NAME = "owner.lock"
 # A directory is made a moment before it is locked; younger ones are left alone.
 STALE_AFTER_SECONDS = 60.0

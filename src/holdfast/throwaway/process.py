@@ -1,5 +1,7 @@
 """Start and stop one server process that never outlives the Python process that owns it."""
 
+from __future__ import annotations
+
 import functools
 import os
 import queue
@@ -13,8 +15,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from tests.servers.account import Account
-from tests.servers.waiting import wait_until
+from holdfast.throwaway.account import Account
+from holdfast.throwaway.waiting import wait_until
 
 EXEC_CHILD = Path(__file__).with_name("exec_child.py")
 STOP_TIMEOUT_SECONDS = 30.0

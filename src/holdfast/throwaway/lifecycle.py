@@ -1,5 +1,7 @@
 """What every throwaway server shares: a work directory, a process, and a sure end."""
 
+from __future__ import annotations
+
 import atexit
 import os
 import signal
@@ -9,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
-from tests.servers.account import server_account
-from tests.servers.process import ServerProcess
-from tests.servers.workdir import Workdir
+from holdfast.throwaway.account import server_account
+from holdfast.throwaway.process import ServerProcess
+from holdfast.throwaway.workdir import Workdir
 
 
 class ThrowawayServer(ABC):

@@ -1,0 +1,1 @@
+"""Throwaway servers: started by `holdfast torture` and by the test suite, and always taken down again."""

@@ -1,8 +1,8 @@
 """What every process of a torture run was told, as it was told: the clients' side of the story.
 
 One JSON line a note, one file a process, each line written with one `write` to a file opened for appending: whoever is
-killed leaves whole lines, but for the last one, which is passed over when it was cut. Times are the machine's clock (seconds since
-1970), which is the store's too, or near enough: nothing here is judged by less than a second.
+killed leaves whole lines, but for the last one, which is passed over when it was cut. Times are the machine's clock
+(seconds since 1970), which is the store's too, or near enough: nothing here is judged by less than a second.
 
 An intention is written before the call and the answer after it. An intention without an answer may or may not have
 taken effect; an answer must be true.

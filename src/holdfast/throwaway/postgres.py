@@ -83,8 +83,12 @@ class PostgresServer(ThrowawayServer, PostgresEndpoint):
 
     death_signal = signal.SIGQUIT  # immediate shutdown: it must not wait for clients
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, bin_dir: Path | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, bin_dir: Path | None = None, data_dir: Path | None = None
+    ) -> None:
+        """`data_dir`: a place of somebody else's for the data, who removes it. The server's account can write there."""
         ThrowawayServer.__init__(self)
+        self.data_dir = data_dir or self.workdir / "data"
         # The superuser can run programs as the server's user, so even a server for
         # a few seconds has a password that other users of the machine do not know.
         self._password = secrets.token_urlsafe(16)
@@ -96,10 +100,6 @@ class PostgresServer(ThrowawayServer, PostgresEndpoint):
         self._settings = {**TEST_SETTINGS, **(settings or {})}
         found = bin_dir or find_bin_dir()
         self._bin_dir = reachable_tree(found.parent, self._account, self.workdir) / found.name
-
-    @property
-    def data_dir(self) -> Path:
-        return self.workdir / "data"
 
     @property
     def socket_dir(self) -> Path:

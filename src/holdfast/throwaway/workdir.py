@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -34,7 +35,7 @@ class Workdir:
             os.chown(self.path, account.uid, account.gid)
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove(self.path)
         self.unlock()
 
     def unlock(self) -> None:
@@ -59,9 +60,16 @@ def _sweep(base: Path, owner_uid: int) -> None:
         # Another run may sweep the same directory at the same time: a miss is fine.
         try:
             if _is_stale(directory, owner_uid):
-                shutil.rmtree(directory, ignore_errors=True)
+                _remove(directory)
         except OSError:
             continue
+
+
+def _remove(directory: Path) -> None:
+    for mounted in filter(os.path.ismount, directory.glob("*")):
+        # At once, even if somebody has a file open there: it is gone when the last one is closed.
+        subprocess.run(["umount", "--lazy", mounted], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _is_stale(directory: Path, owner_uid: int) -> bool:

@@ -1,7 +1,7 @@
 """A disk that can be full: a tmpfs of a given size, for the data of a throwaway Postgres or an SQLite file.
 
-It is mounted in a work directory like those of throwaway servers, whose owner holds a lock in it for as long as it lives:
-what a killed owner leaves mounted is unmounted and removed at the next start of any throwaway server or disk.
+It is mounted in a work directory like those of throwaway servers, in which its owner holds a lock for as long as it
+lives: what a killed owner leaves mounted is unmounted and removed at the next start of any throwaway server or disk.
 """
 
 from __future__ import annotations

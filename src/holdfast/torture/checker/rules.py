@@ -46,7 +46,7 @@ OWN_SENTENCES: dict[Rule, str] = {
     Rule.ATTEMPT_TWICE: "User code begins at most once for an attempt.",
     Rule.SUCCESS_WITHOUT_EXECUTION: "A job that succeeded ran to its end in the attempt that succeeded.",
     Rule.WRONGLY_CHARGED: "No failure is charged to a job whose code never fails.",
-    Rule.POISON: "A job that kills its worker ends as `failed`, with reason `worker_lost`, after `max_crashes` crashes.",
+    Rule.POISON: "A job that kills its worker ends as `failed` after `max_crashes` of them, with reason `worker_lost`.",
     Rule.OVER_LIMIT: "At no moment are more jobs of a source or a queue running than its limit allows.",
     Rule.OVER_RATE: "In any stretch of time T at most rate · T + burst jobs of a source start.",
     Rule.TICK_TWICE: "An instant of a schedule is dealt with once, and makes one job at most.",

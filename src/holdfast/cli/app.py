@@ -40,6 +40,7 @@ COMMANDS: Commands = {
     "verify": "verify:verify",
     "doctor": "doctor:doctor",
     "bench": "bench:bench",
+    "torture": "torture:torture",
     "demo": "demo:demo",
     "version": "version:version",
     "jobs": Group(

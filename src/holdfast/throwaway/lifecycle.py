@@ -42,6 +42,10 @@ class ThrowawayServer(ABC):
             raise RuntimeError("the server is not running")
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running
+
     def start(self) -> Self:
         """Start the server on its port and data, and return once it answers."""
         if self._process is not None:

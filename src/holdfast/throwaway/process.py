@@ -49,6 +49,10 @@ class ServerProcess:
     def pid(self) -> int:
         return self._popen.pid
 
+    @property
+    def is_running(self) -> bool:
+        return not self._exited()
+
     def wait_ready(self, answers: Callable[[], bool], *, timeout: float = 60.0) -> None:
         """Wait until the server answers; if it does not, take it down and show its log."""
         try:

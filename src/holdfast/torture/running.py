@@ -1,0 +1,243 @@
+"""A run from its first process to its verdict.
+
+1. Everybody is started, and a probe must get through every door.
+2. Faults, group after group, until the time is over.
+3. Faults end, clients are dismissed, schedules are paused; whatever is left must come to its end.
+4. Everybody is dismissed, and the checker reads the ledger and everybody's notes.
+"""
+
+from __future__ import annotations
+
+import platform
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from sqlalchemy import text
+
+from holdfast.domain.errors import HoldfastError
+from holdfast.domain.lifecycle import ACTIVE
+from holdfast.torture import tasks
+from holdfast.torture.checker import Expectations, LimitedSource, Ticking, judge
+from holdfast.torture.crew import CLIENT, WORKERS
+from holdfast.torture.faults import Kind, Struck
+from holdfast.torture.plan import groups
+from holdfast.torture.results import Result, Strike
+from holdfast.torture.setting import Setting
+from holdfast.torture.stage import Stage
+
+START_SECONDS = 90.0
+LEASE_SLACK_SECONDS = 10.0  # the reaper's period, a poll, and a machine that has other things to do
+DOOR_SECONDS = 30.0  # error_wait and a connect; for RQ the sweep, every 5 s
+TOGETHER_SECONDS = 90.0  # after several at once
+DRAIN_SECONDS = 180.0
+TEND_SECONDS = 0.1
+
+Told = Callable[[str], None]
+
+
+class NotReady(HoldfastError):
+    """A door did not open at the start: there is nothing to torture yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    seed: int
+    seconds: float
+    kinds: Sequence[Kind]
+    lease_seconds: float
+    command: str
+
+
+class Run:
+    def __init__(self, setting: Setting, options: RunOptions, told: Told) -> None:
+        self._setting = setting
+        self._stage: Stage = setting.stage
+        self._options = options
+        self._told = told
+        self._born = setting.born
+        self._strikes: list[Strike] = []
+        self._lock = threading.Lock()
+
+    def run(self) -> Result:
+        began_at, stage = time.time(), self._stage
+        with self._tended():
+            self._told("starting everybody")
+            self._open_doors()
+            left_out = {kind.name: why for kind in self._options.kinds if (why := kind.cannot(stage)) is not None}
+            usable = [kind for kind in self._options.kinds if kind.name not in left_out]
+            seconds = self._strike_until_over(usable)
+            self._told("draining")
+            stage.crew.dismiss(stage.crew.of(CLIENT))
+            drained = self._drain()
+            stage.crew.dismiss(stage.crew.all())
+        self._told("reading what everybody was told")
+        return self._judged(began_at, seconds, drained, left_out)
+
+    @contextmanager
+    def _tended(self) -> Iterator[None]:
+        """Whoever starts a process here must outlive it: the kernel ends it with that thread."""
+        over = threading.Event()
+
+        def tend() -> None:
+            while not over.wait(TEND_SECONDS):
+                self._stage.crew.tend()
+            self._ended.wait()
+
+        self._ended = threading.Event()
+        thread = threading.Thread(target=tend, name="torture-tending", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            self._stage.crew.close()
+            self._ended.set()
+            thread.join()
+
+    def _open_doors(self) -> None:
+        doors = self._doors()
+        with ThreadPoolExecutor(len(doors)) as pool:
+            opened = list(pool.map(lambda door: self._stage.probe(door, START_SECONDS), doors))
+        for door, is_open in zip(doors, opened, strict=True):
+            if not is_open and not self._stage.stop.is_set():
+                said = "\n".join(f"{member.name}: {member.said()}" for member in self._stage.crew.of(door))
+                raise NotReady(f"No job got through the door {door} in {START_SECONDS:.0f} s.\n{said}")
+
+    def _doors(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(member.door for member in self._stage.crew.of(*WORKERS)))
+
+    # faults
+
+    def _strike_until_over(self, kinds: Sequence[Kind]) -> float:
+        began, by_name = time.monotonic(), {kind.name: kind for kind in kinds}
+        until = began + self._options.seconds
+        for number, (rest, names) in enumerate(groups(self._options.seed, sorted(by_name))):
+            self._stage.stop.wait(min(rest, max(0.0, until - time.monotonic())))
+            if time.monotonic() >= until or self._stage.stop.is_set():
+                break
+            self._told(f"{len(self._strikes)} faults; now {' and '.join(names)}")
+            with ThreadPoolExecutor(len(names)) as pool:
+                list(pool.map(lambda name: self._strike(by_name[name], number, len(names) > 1), names))  # noqa: B023
+        if not kinds:
+            self._stage.stop.wait(max(0.0, until - time.monotonic()))
+        return time.monotonic() - began
+
+    def _strike(self, kind: Kind, number: int, is_together: bool) -> None:
+        chance = random.Random(f"{self._options.seed}-{number}-{kind.name}")
+        at = time.monotonic()
+        struck = kind.strike(self._stage, chance)
+        until = time.monotonic()
+        if struck.hits == 0:
+            return
+        strike = self._recovered(kind.name, struck, at, until, is_together)
+        with self._lock:
+            self._strikes.append(strike)
+
+    def _recovered(self, kind: str, struck: Struck, at: float, until: float, is_together: bool) -> Strike:
+        bound = (
+            TOGETHER_SECONDS
+            if is_together
+            else max(DOOR_SECONDS, self._options.lease_seconds + LEASE_SLACK_SECONDS if struck.held else 0.0)
+        )
+        moved = self._stage.wait_moved(struck.held, bound)
+        moved_at = time.monotonic()
+        opened = [door for door in struck.doors if self._stage.probe(door, bound)]
+        now = time.monotonic()
+        is_well = moved and len(opened) == len(struck.doors)
+        held = f"{len(struck.held)} jobs moved on after {moved_at - at:.1f} s; " if struck.held else ""
+        return Strike(
+            kind=kind,
+            target=struck.target,
+            at=at - self._born,
+            until=until - self._born,
+            detail=struck.detail,
+            recovered_seconds=None if self._stage.stop.is_set() else (now - until if is_well else bound * 2),
+            bound_seconds=bound if struck.held or struck.doors else None,
+            recovered_what=f"{held}{', '.join(struck.doors)} open" if is_well else f"{held}still not well",
+        )
+
+    # the end
+
+    def _drain(self) -> float | None:
+        store, began = self._stage.store, time.monotonic()
+        for name in (tasks.TICKING, tasks.GATHERED):
+            self._insist(lambda name=name: store.pause_schedule(name))  # type: ignore[misc]
+        while time.monotonic() - began < DRAIN_SECONDS:
+            with suppress(HoldfastError):
+                counts = store.counts()
+                if not any(counts.get(state) for state in ACTIVE):
+                    return time.monotonic() - began
+            time.sleep(0.2)
+        return None
+
+    def _insist(self, act: Callable[[], object]) -> None:
+        until = time.monotonic() + DOOR_SECONDS
+        while True:
+            try:
+                act()
+                return
+            except HoldfastError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    def _judged(self, began_at: float, seconds: float, drained: float | None, left_out: dict[str, str]) -> Result:
+        stage, options = self._stage, self._options
+        expected = Expectations(
+            began_at=began_at,
+            ended_at=time.time(),
+            drained=not stage.stop.is_set(),
+            calm=frozenset(tasks.CALM),
+            poison=dict.fromkeys(tasks.POISON, tasks.MAX_CRASHES),
+            unnoted=frozenset(tasks.UNNOTED),
+            schedules=(
+                Ticking(tasks.TICKING, "tough.tick", tasks.EVERY_SECONDS),
+                Ticking(tasks.GATHERED, "tough.gathered", tasks.EVERY_SECONDS),
+            ),
+            sources=(
+                LimitedSource(tasks.METERED, rate_limit_per_minute=tasks.METERED_PER_MINUTE),
+                LimitedSource(tasks.NARROW, max_concurrent=tasks.NARROW_AT_ONCE),
+            ),
+        )
+        strikes = tuple(sorted(self._strikes, key=lambda strike: strike.at))
+        judged = judge(stage.ground.url, self._setting.notes, expected, strikes)
+        missed = self._kinds_missed(left_out, strikes)
+        return Result(
+            seed=options.seed,
+            command=options.command,
+            store=stage.ground.masked,
+            dialect=stage.store.database.dialect,
+            versions=self._versions(),
+            lease_seconds=options.lease_seconds,
+            began_at=datetime.fromtimestamp(began_at, UTC).isoformat(timespec="seconds"),
+            seconds=round(seconds, 1),
+            drained_seconds=None if drained is None else round(drained, 1),
+            load=judged.load,
+            strikes=strikes,
+            left_out={**left_out, **missed},
+            broken=judged.broken,
+            rules_checked=judged.rules_checked,
+            timeline=judged.timeline,
+            lives=stage.crew.lives(),
+        )
+
+    def _kinds_missed(self, left_out: dict[str, str], strikes: Sequence[Strike]) -> dict[str, str]:
+        struck = {strike.kind for strike in strikes}
+        names = [kind.name for kind in self._options.kinds if kind.name not in left_out]
+        return {name: "its turn did not come: give it more time" for name in names if name not in struck}
+
+    def _versions(self) -> dict[str, str]:
+        asked = "SHOW server_version" if self._stage.ground.is_postgres else "SELECT sqlite_version()"
+        with self._stage.store.database.engine.connect() as connection:
+            database = str(connection.execute(text(asked)).scalar_one())
+        found = {"holdfast": version("holdfast"), "python": platform.python_version(), "database": database}
+        if self._setting.redis_version:
+            found["redis"] = self._setting.redis_version
+        return found

@@ -132,11 +132,12 @@ def recovery(result: Result) -> str:
     if not recovered and not not_seen:
         return "There was nothing to recover from."
     longest = max((kind.longest for kind in all_kinds if kind.longest is not None), default=None)
-    parts = [f"All was well again after {counted(recovered, 'fault')}, the longest in {duration(longest)}"]
-    parts.append("each within its bound" if not late else f"{late:,} took longer than their bound")
+    parts = [f"All was well again after {counted(recovered, 'fault')}"]
+    if recovered:
+        parts += [f"the longest in {duration(longest)}", _punctual(late)]
     if not_seen:
         parts.append(f"after {not_seen:,} nobody saw it")
-    return "; ".join(parts) + "."
+    return ", ".join(parts) + "."
 
 
 def drained(result: Result) -> str:
@@ -196,6 +197,10 @@ def _plain(kind: Kind) -> dict[str, Any]:
         "not_seen_to_recover": kind.not_seen,
         "left_out": kind.left_out or None,
     }
+
+
+def _punctual(late: int) -> str:
+    return f"{late:,} of them later than they must" if late else "each within its bound"
 
 
 def _violations(result: Result) -> str:

@@ -3,65 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
 
+from holdfast.torture.checker.rules import SENTENCES
+from holdfast.torture.faults import KINDS
 from holdfast.torture.results import Broken, Life, Load, Result, Second, Strike
-
-
-@dataclass(frozen=True)
-class Fault:
-    kind: str
-    targets: tuple[str, ...]
-    lasts: tuple[float, float]
-    bound: float | None
-    what: str
-
 
 WORKERS = {
     "database": ("worker-database-1", "worker-database-2"),
     "http": ("worker-http-1", "worker-http-2"),
     "redis": ("worker-redis-1",),
     "rq": ("worker-rq-1", "worker-rq-2"),
-    "control plane": ("control-plane-1", "control-plane-2"),
+    "control plane": ("plane-1", "plane-2"),
     "client": ("client-1", "client-2"),
 }
 MEMBERS = tuple(name for names in WORKERS.values() for name in names)
-DATABASE, REDIS = ("the way to the database",), ("redis",)
-FAULTS = (
-    Fault("kill", MEMBERS, (0.0, 0.0), 9.0, "jobs claimed again"),
-    Fault("kill runner", MEMBERS[:7], (0.0, 0.0), 9.0, "jobs claimed again"),
-    Fault("stop past the lease", MEMBERS[:7], (3.0, 6.0), 9.0, "jobs claimed again"),
-    Fault("terminate storm", MEMBERS[:7], (2.0, 5.0), 12.0, "every worker is back"),
-    Fault("rolling deploy", ("all workers",), (6.0, 15.0), 20.0, "every worker is back"),
-    Fault("postgres restart", ("postgres",), (1.0, 4.0), 20.0, "the next claim"),
-    Fault("backends terminated", ("postgres",), (0.0, 0.0), 10.0, "the next claim"),
-    Fault("connections reset", DATABASE, (0.0, 0.0), 10.0, "the next claim"),
-    Fault("black hole", DATABASE, (2.0, 6.0), 15.0, "the next claim"),
-    Fault("slow", DATABASE, (4.0, 10.0), 10.0, "the next claim"),
-    Fault("reply cut after commit", DATABASE, (2.0, 6.0), None, ""),
-    Fault("redis flushed", REDIS, (0.0, 0.0), 10.0, "the next delivery"),
-    Fault("redis frozen", REDIS, (3.0, 8.0), 10.0, "the next delivery"),
-    Fault("redis restart", REDIS, (1.0, 3.0), 10.0, "the next delivery"),
-    Fault("duplicate delivery", REDIS, (2.0, 6.0), None, ""),
-    Fault("reordered delivery", REDIS, (2.0, 6.0), None, ""),
-    Fault("clock jump", MEMBERS[:7], (5.0, 15.0), None, ""),
-    Fault("long snapshot", ("postgres",), (10.0, 30.0), None, ""),
-)
-LEFT_OUT = {"disk full": "no tmpfs may be mounted here: it takes root"}
-RULES = (
-    "the rules of `holdfast verify`",
-    "an acknowledged job exists",
-    "an accepted outcome is in the log",
-    "a refused report changes nothing",
-    "leases of a job never overlap",
-    "a job ends once",
-    "user code never runs beside itself longer than the grace",
-    "a limit of a source is never exceeded",
-    "each tick of a schedule makes one job",
-    "after the faults everything drains",
-    "recovery is within its bound",
-)
+EVERYBODY = "everybody"
+LEFT_OUT = {"disk-full": "no tmpfs may be mounted here: it takes root"}
+FAULTS = tuple(name for name in KINDS if name not in LEFT_OUT)
+RULES = tuple(SENTENCES)
+LASTING = {
+    "worker-frozen": 6.0,
+    "tree-frozen": 6.0,
+    "plane-frozen": 5.0,
+    "term-storm": 5.0,
+    "rolling-deploy": 15.0,
+    "postgres-stopped": 4.0,
+    "snapshot-held": 30.0,
+    "locks-held": 4.0,
+    "black-hole": 6.0,
+    "slow-way": 10.0,
+    "refused": 5.0,
+    "replies-cut": 6.0,
+    "redis-frozen": 8.0,
+    "redis-restarted": 3.0,
+}
+HARMLESS = ("snapshot-held", "messages-doubled", "messages-shuffled", "clock-jumped")
+ENDINGS = {
+    "worker-killed": "killed",
+    "plane-killed": "killed",
+    "client-killed": "killed",
+    "term-storm": "terminated",
+    "rolling-deploy": "terminated",
+}
 
 
 def sample_result(seed: int = 7, seconds: int = 1_800, strikes: int = 300, *, broken: bool = False) -> Result:
@@ -97,17 +81,29 @@ def empty_result() -> Result:
 
 def _strikes(random: Random, seconds: int, count: int) -> Iterator[Strike]:
     for number in range(count):
-        fault = FAULTS[number % len(FAULTS)] if number < len(FAULTS) else random.choice(FAULTS)
+        kind = FAULTS[number % len(FAULTS)] if number < len(FAULTS) else random.choice(FAULTS)
         at = random.uniform(0.02, 0.97) * seconds
-        until = min(at + random.uniform(*fault.lasts), float(seconds))
-        took = None if fault.bound is None else min(random.lognormvariate(-1.3, 0.5), 0.96) * fault.bound
-        what = f"{random.randrange(1, 5)} {fault.what}" if fault.what.startswith("jobs") else fault.what
-        target = random.choice(fault.targets)
-        yield Strike(fault.kind, target, at, until, "", took, fault.bound, what)
+        until = min(at + random.uniform(0.4, 1.0) * LASTING.get(kind, 0.0), float(seconds))
+        bound = None if kind in HARMLESS else random.choice((10.0, 10.0, 30.0))
+        took = None if bound is None else min(random.lognormvariate(-1.3, 0.5), 0.96) * bound
+        what = f"{random.randrange(1, 5)} jobs moved on; open: database, http"
+        yield Strike(kind, random.choice(_targets(kind)), at, until, "", took, bound, what if took else "")
+
+
+def _targets(kind: str) -> tuple[str, ...]:
+    first = kind.partition("-")[0]
+    if kind in ("term-storm", "rolling-deploy"):
+        return (EVERYBODY,)
+    if first in ("postgres", "backends", "snapshot", "locks"):
+        return ("postgres",)
+    if first in ("redis", "messages"):
+        return ("redis",)
+    named = tuple(name for name in MEMBERS if name.startswith(first))
+    return named or ("the way to the database", "the way to the control planes")
 
 
 def _timeline(random: Random, seconds: int, strikes: tuple[Strike, ...]) -> Iterator[Second]:
-    outages = [s for s in strikes if s.kind in ("postgres restart", "black hole")]
+    outages = [s for s in strikes if s.kind in ("postgres-stopped", "black-hole")]
     waiting = 40
     for at in range(seconds):
         is_over = at >= seconds - 14
@@ -125,10 +121,8 @@ def _lives(random: Random, end: float, strikes: tuple[Strike, ...]) -> Iterator[
         for name in names:
             began = random.uniform(0.0, 1.5)
             for strike in strikes:
-                ending = {"kill": "killed", "terminate storm": "terminated", "rolling deploy": "terminated"}.get(
-                    strike.kind
-                )
-                if ending and strike.target in (name, "all workers") and strike.at > began:
+                ending = ENDINGS.get(strike.kind)
+                if ending and strike.target in (name, EVERYBODY) and strike.at > began:
                     yield Life(name, door, began, strike.at, ending)
                     began = strike.at + random.uniform(0.3, 1.5)
             yield Life(name, door, began, end, "still there")
@@ -164,9 +158,7 @@ def _broken() -> Iterator[Broken]:
         "12:06.902  audit log          claimed by worker-http-2, attempt 2, lease 91cc",
         "12:07.010  audit log          succeeded by worker-database-1, attempt 1, lease 5f0a",
     )
-    yield Broken(
-        "leases of a job never overlap", "attempt 1 ended at 12:07.010, attempt 2 began before", job_id, history
-    )
-    yield Broken("leases of a job never overlap", "the same with more around it", job_id, (*history, *history))
-    yield Broken("an acknowledged job exists", "no row and no event of it", job_id.replace("8b40", "8b41"), history[:1])
-    yield Broken("after the faults everything drains", "3 jobs were still pending after 60 s")
+    yield Broken("overlapping_leases", "attempt 1 ended at 12:07.010, attempt 2 began before", job_id, history)
+    yield Broken("overlapping_leases", "the same with more around it", job_id, (*history, *history))
+    yield Broken("lost", "no row and no event of it", job_id.replace("8b40", "8b41"), history[:1])
+    yield Broken("not_ended", "3 jobs were still pending after 60 s")

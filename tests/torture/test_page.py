@@ -90,7 +90,7 @@ def test_half_a_character_and_a_zero_byte_do_not_keep_it_from_being_written() ->
 def test_it_says_every_fault_every_rule_every_door_and_what_was_left_out() -> None:
     result = sample_result()
     text = parsed(result).text
-    names = (*(fault.kind for fault in FAULTS), *LEFT_OUT, *LEFT_OUT.values(), *RULES)
+    names = (*FAULTS, *LEFT_OUT, *LEFT_OUT.values(), *RULES)
     for name in (*names, *result.load.by_door, *result.load.by_task, *result.versions, result.command):
         assert name in text
 
@@ -127,7 +127,7 @@ def test_a_recovery_past_its_bound_is_marked_and_the_bound_stays_in_the_picture(
     assert 'class="is-late"' not in page(in_time)
 
 
-@pytest.mark.parametrize("seconds", [1, 60, 1_800, 90_000])
+@pytest.mark.parametrize("seconds", [1, 60, 1_800, 20_000])
 def test_the_drawing_has_no_more_steps_and_ticks_than_a_screen_can_show(seconds: int) -> None:
     result = sample_result(seconds=seconds, strikes=0)
     drawing = draw(result)
@@ -162,18 +162,19 @@ RUNS: dict[str, Callable[[], Result]] = {
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("width", [390, 1360])
 def test_a_browser_shows_it_as_it_is_meant_and_has_nothing_to_complain_about(
-    browser: Browser, tmp_path: Path, run: str, width: int
+    browser: Browser, tmp_path: Path, run: str
 ) -> None:
     (tmp_path / "report.html").write_text(page(RUNS[run]()), encoding="utf-8")
-    with visiting(browser, tmp_path.as_uri(), None, viewport={"width": width, "height": 900}) as visitor:
+    with visiting(browser, tmp_path.as_uri(), None) as visitor:
         shown = visitor.go("/report.html")
         assert shown.locator("h1").first.is_visible()
         assert shown.evaluate("getComputedStyle(document.querySelector('.panel')).borderRadius") == "10px"
-        assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert shown.evaluate("window.hacked") is None
         assert shown.locator("script, iframe, object, embed, form, a, [style], [onerror], [onload]").count() == 0
+        for width in (390, 1360):
+            shown.set_viewport_size({"width": width, "height": 900})
+            assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_its_policy_lets_no_script_no_style_and_no_picture_in(browser: Browser, tmp_path: Path) -> None:
@@ -194,8 +195,9 @@ def test_its_policy_lets_no_script_no_style_and_no_picture_in(browser: Browser, 
 
 def test_it_is_dark_where_the_reader_likes_it_dark(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(page(empty_result()), encoding="utf-8")
-    grounds = []
-    for scheme in ("light", "dark"):
-        with visiting(browser, tmp_path.as_uri(), None, color_scheme=scheme) as visitor:
-            grounds.append(visitor.go("/report.html").evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert grounds == ["rgb(244, 246, 248)", "rgb(11, 18, 24)"]
+    with visiting(browser, tmp_path.as_uri(), None, color_scheme="light") as visitor:
+        shown = visitor.go("/report.html")
+        ground = "getComputedStyle(document.body).backgroundColor"
+        assert shown.evaluate(ground) == "rgb(244, 246, 248)"
+        shown.emulate_media(color_scheme="dark")
+        assert shown.evaluate(ground) == "rgb(11, 18, 24)"

@@ -59,7 +59,7 @@ def _print_faults(result: Result) -> None:
 def _fault(kind: Kind) -> Iterator[object]:
     yield output.one_line(kind.name)
     yield f"{kind.count:,}"
-    yield from (duration(seconds) for seconds in (kind.middle, kind.longest, kind.bound))
+    yield from (duration(kind.middle), duration(kind.longest), report.bounds_in_words(kind))
     yield " ".join(_troubles(kind))
     yield output.one_line(report.targets_in_words(kind))
 
@@ -74,10 +74,15 @@ def _troubles(kind: Kind) -> Iterator[str]:
 def _print_rules(result: Result) -> None:
     output.line("")
     rows = [
-        (f"{rule.violations:,} VIOLATIONS" if rule.violations else "holds", f"{rule.checked:,}", rule.name)
+        (
+            f"{rule.violations:,} VIOLATIONS" if rule.violations else "holds",
+            f"{rule.checked:,}",
+            rule.name,
+            rule.sentence,
+        )
         for rule in report.rules(result)
     ]
-    output.table(("", "checked", "rule"), rows)
+    output.table(("", "checked", "rule", ""), rows)
 
 
 def _print_verdict(result: Result) -> None:
@@ -94,6 +99,8 @@ def _print_violated(found: Violated) -> None:
     of = f" of job {output.one_line(case.job_id)}" if case.job_id else ""
     output.line("")
     output.line(f"VIOLATED {output.one_line(found.rule)}{of}: {output.one_line(case.detail)}", "red")
+    if found.sentence:
+        output.line(f"  the rule: {found.sentence}", "dim")
     for entry in case.history[:LONGEST_HISTORY]:
         output.line(f"  {output.one_line(entry)}")
     if len(case.history) > LONGEST_HISTORY:

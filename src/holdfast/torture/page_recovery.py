@@ -1,12 +1,13 @@
 """How fast each kind of fault was recovered from, as a row of dots beside its bound.
 
-The bounds of the kinds differ; so the rows have the share of the bound in common, not the second.
+Bounds differ, between kinds and within one; so the rows have the share of the bound in common, not the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 
 from holdfast.torture.page_drawing import told_of
 from holdfast.torture.page_scale import percent
@@ -32,9 +33,8 @@ class RecoveryScale:
         return self._place(1.0)
 
     def middle(self, kind: Kind) -> str | None:
-        if kind.middle is None or not kind.bound:
-            return None
-        return self._place(kind.middle / kind.bound)
+        shares = [share for share in map(_share, kind.strikes) if share is not None]
+        return self._place(median(shares)) if shares else None
 
     def dots(self, kind: Kind) -> Iterator[Dot]:
         for strike in kind.strikes:

@@ -12,7 +12,9 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from holdfast.serve.dashboard.words import duration
+from holdfast.serve.dashboard.words import NOTHING, duration
+from holdfast.torture.checker.rules import SENTENCES
+from holdfast.torture.faults import KINDS
 from holdfast.torture.results import Broken, Result, Strike
 
 MOST_TARGETS = 4
@@ -26,6 +28,10 @@ class Kind:
     name: str
     strikes: tuple[Strike, ...]
     left_out: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return KINDS[self.name].sentence if self.name in KINDS else ""
 
     @property
     def count(self) -> int:
@@ -47,9 +53,10 @@ class Kind:
     def longest(self) -> float | None:
         return max(self.recoveries, default=None)
 
-    @property
-    def bound(self) -> float | None:
-        return max((strike.bound_seconds for strike in self.strikes if strike.bound_seconds is not None), default=None)
+    @cached_property
+    def bounds(self) -> tuple[float, ...]:
+        """A fault that others joined may take longer."""
+        return tuple(sorted({strike.bound_seconds for strike in self.strikes if strike.bound_seconds is not None}))
 
     @property
     def late(self) -> int:
@@ -70,6 +77,10 @@ class Violated:
     others: tuple[Broken, ...]
 
     @property
+    def sentence(self) -> str:
+        return SENTENCES.get(self.rule, "")
+
+    @property
     def count(self) -> int:
         return 1 + len(self.others)
 
@@ -79,6 +90,10 @@ class Rule:
     name: str
     checked: int
     violations: int
+
+    @property
+    def sentence(self) -> str:
+        return SENTENCES.get(self.name, "")
 
 
 def is_late(strike: Strike) -> bool:
@@ -153,6 +168,11 @@ def shares(counts: dict[str, int]) -> Iterator[tuple[str, int, float]]:
         yield name, count, count / total if total else 0.0
 
 
+def bounds_in_words(kind: Kind) -> str:
+    """10 s, or 10 s, 30 s."""
+    return ", ".join(map(duration, kind.bounds)) or NOTHING
+
+
 def targets_in_words(kind: Kind) -> str:
     """Whom it hit: worker-database-1 (3), postgres (2), 4 others."""
     named = [f"{name} ({count:,})" if kind.count > 1 else name for name, count in kind.targets.items()]
@@ -192,7 +212,7 @@ def _plain(kind: Kind) -> dict[str, Any]:
         "recovered": len(kind.recoveries),
         "recovery_p50_seconds": kind.middle,
         "recovery_max_seconds": kind.longest,
-        "bound_seconds": kind.bound,
+        "bounds_seconds": kind.bounds,
         "late": kind.late,
         "not_seen_to_recover": kind.not_seen,
         "left_out": kind.left_out or None,

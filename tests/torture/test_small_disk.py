@@ -19,6 +19,7 @@ from holdfast.domain.answers import Status
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Report, Succeeded
+from holdfast.stores.checkpoint import LOOK_EVERY_COMMITS, THRESHOLD_BYTES
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway import workdir
@@ -227,6 +228,22 @@ def test_sqlite_without_room_refuses_and_goes_on_when_there_is_some() -> None:
             assert goes_on(store)
             client.work()
             client.assert_kept()
+        assert_verified(url)
+
+
+def test_what_sqlite_has_committed_is_acknowledged_although_a_checkpoint_finds_no_room() -> None:
+    with SmallDisk(32 * MEBIBYTE) as disk:
+        url = f"sqlite:///{disk.path / 'jobs.db'}"
+        with opened(url) as store:
+            long = [NewJob(task="note", payload={"text": "x" * 10_000})] * (2 * THRESHOLD_BYTES // 10_000)
+            store.enqueue_many(long)  # in the log, and not yet in the file
+            disk.fill(leave=MEBIBYTE)
+            accepted = [store.enqueue(NewJob(task="note")).id for _ in range(2 * LOOK_EVERY_COMMITS)]
+            with pytest.raises(StoreUnavailable):
+                store.database.checkpoint()  # it was due, and could not be
+            disk.free()
+            assert store.database.checkpoint()
+            assert store.counts() == {"pending": len(long) + len(accepted)}
         assert_verified(url)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -28,10 +28,14 @@ class Checkpointer:
         self._commits = 0
 
     def after_commit(self, connection: sqlite3.Connection) -> None:
-        """Cheap in the usual case: every so many commits one look at a file's size."""
+        """Cheap in the usual case: every so many commits one look at a file's size.
+
+        What was committed is committed, also when the disk has no room for a checkpoint: whoever asked must not hear
+        that it failed. The worker's chore tries again, and tells."""
         self._commits += 1
         if self._commits % LOOK_EVERY_COMMITS == 0 and self.is_due():
-            self.checkpoint(connection)
+            with suppress(sqlite3.OperationalError, OSError):
+                self.checkpoint(connection)
 
     def checkpoint(self, connection: sqlite3.Connection) -> bool:
         """True when this process had the lock and the WAL was emptied."""

@@ -63,11 +63,13 @@ class SmallDisk:
         found = os.statvfs(self.path)
         return found.f_bavail * found.f_frsize
 
-    def fill(self) -> int:
-        """Take all the room there is; how many bytes that were. Again: what has become free since."""
+    def fill(self, leave: int = 0) -> int:
+        """Take all the room there is, but for so many bytes; how many that were. Again: what has become free since."""
         filler = os.open(self.path / FILLER, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            return _take_all(filler)
+            taken = _take_all(filler)
+            os.ftruncate(filler, max(0, os.fstat(filler).st_size - leave))
+            return taken - leave
         finally:
             os.close(filler)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _PIPED_WIDTH = 10_000
 _LAST_COLUMN = 24  # the width below which a last column is not folded
 _GAP = 2
+# DEL and C1, marks of direction and of nothing at all, line separators.
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def prepare_streams() -> None:
@@ -33,18 +36,19 @@ def prepare_streams() -> None:
 
 def document(value: Any) -> None:
     """One JSON document: one line for programs, indented for a person who is looking."""
-    text = json.dumps(
-        value,
-        default=_encode,
-        ensure_ascii=_needs_ascii(),
-        indent=2 if sys.stdout.isatty() else None,
-    )
-    print(text)
+    print(_json(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def record(value: Any) -> None:
     """One of many JSON documents, each on a line of its own, for a program that reads them as they come."""
-    print(json.dumps(value, default=_encode, ensure_ascii=_needs_ascii()), flush=True)
+    print(_json(value), flush=True)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON escapes the control characters of ASCII by itself; the others, and what turns the direction of a text, would
+    steer a terminal as well. Escaped, they are the same document."""
+    text = json.dumps(value, default=_encode, ensure_ascii=_needs_ascii(), indent=indent)
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def plain(text: str) -> None:

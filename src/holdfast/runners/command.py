@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from holdfast.domain.spec import encode_json
 from holdfast.domain.traceparent import checked
 from holdfast.runners import usage
 from holdfast.runners.commands import verdict
+from holdfast.runners.commands.directories import own_directory
 from holdfast.runners.commands.environment import environment
 from holdfast.runners.commands.output import Output
 from holdfast.runners.commands.spawn import Spawned, in_worker_directory, program, spawn
@@ -23,6 +22,7 @@ from holdfast.runners.commands.tree import CommandTree
 from holdfast.runners.commands.watch import End, Watch
 from holdfast.runners.descendants import children
 from holdfast.runners.endings import ending
+from holdfast.tasks.command import PAYLOAD
 from holdfast.tasks.log_budget import LogBudget
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from holdfast.tasks.context import Channel, JobInfo
 
 TERM_GRACE_SECONDS = 5.0
-_PAYLOAD = "{payload}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,8 @@ class CommandRun:
 
     def _run_in(self, cwd: str) -> CommandEnd:
         payload = encode_json(self._job.payload)
-        argv = [word.replace(_PAYLOAD, payload) for word in self._command.argv]
-        in_argument = any(_PAYLOAD in word for word in self._command.argv)
+        argv = [word.replace(PAYLOAD, payload) for word in self._command.argv]
+        in_argument = any(PAYLOAD in word for word in self._command.argv)
         earlier = frozenset(children(os.getpid())) if self._exclusive else None
         names = self._job_names()
         try:
@@ -158,8 +157,5 @@ def _directory(given: str | None) -> Iterator[str]:
     if given is not None:
         yield in_worker_directory(given)
         return
-    path = tempfile.mkdtemp(prefix="holdfast-")
-    try:
+    with own_directory() as path:
         yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)

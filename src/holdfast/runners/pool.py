@@ -139,6 +139,13 @@ class Pool:
         if not runner.ready:
             self._wait(now)
 
+    def clean_up(self) -> None:
+        """After the last runner has ended: what those that were killed have left behind."""
+        if any(task.kind is Kind.COMMAND for task in self.tasks.values()):
+            from holdfast.runners.commands.directories import remove_left_over
+
+            remove_left_over()
+
     def _wait(self, now: float) -> None:
         wait = min(LONGEST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2**self._failures)
         self._failures = min(self._failures + 1, 20)

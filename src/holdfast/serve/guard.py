@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote_to_bytes
+
 from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from holdfast.serve import api_tokens, links
 from holdfast.serve.auth import Authentication
 from holdfast.serve.plane import Plane
+from holdfast.serve.problems import problem
 from holdfast.serve.refusals import Minutes, RefusalRecord
 
 # Answers are about this moment and this token: nobody in between may keep them, guess their type or frame them.
@@ -29,11 +32,39 @@ def install(app: FastAPI, plane: Plane) -> Minutes:
     """
     minutes = Minutes(plane)
     app.state.authentication = Authentication(plane, minutes)
+    app.add_middleware(ReadableTarget)
     app.add_middleware(RefusalRecord, minutes=minutes)
     app.add_middleware(SafeHeaders)
     app.include_router(api_tokens.router)
     app.include_router(links.router)
     return minutes
+
+
+class ReadableTarget:
+    """ASGI: 422 for an address that is not UTF-8. It would be read with other characters in place of what it says, and
+    what is asked for, or made, would be something else than what was named."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            for part, raw in (("path", scope.get("raw_path", b"")), ("query", scope["query_string"])):
+                if not _is_readable(raw):
+                    said = f"{part}: must be UTF-8, percent-encoded"
+                    return await problem(422, said, field=part)(scope, receive, send)
+        await self._app(scope, receive, send)
+        return None
+
+
+def _is_readable(raw: bytes) -> bool:
+    if b"%" not in raw and raw.isascii():
+        return True
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class SafeHeaders:

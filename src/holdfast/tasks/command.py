@@ -11,6 +11,7 @@ from holdfast.domain.names import check_integer
 
 EXIT_PERMANENT = 65  # EX_DATAERR of sysexits.h
 MAX_OUTPUT_BYTES = 1024 * 1024
+PAYLOAD = "{payload}"  # in an argument: the payload's JSON goes there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ def _argv(value: Any) -> tuple[str, ...]:
     words = tuple(_word(word, f"argv[{index}]") for index, word in enumerate(value))
     if not words[0]:
         raise InvalidInput("argv[0]", "is the program to run and must not be empty")
+    if PAYLOAD in words[0]:
+        raise InvalidInput("argv[0]", f"must not contain {PAYLOAD}: who enqueues a job must not choose the program")
     return words
 
 

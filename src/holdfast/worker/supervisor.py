@@ -162,6 +162,7 @@ class Supervisor:
             self._end_runners()
             self.duties.say_goodbye(1.0)
             self._close()
+            self.pool.clean_up()
 
     def step(self) -> None:
         ready = self._wait()

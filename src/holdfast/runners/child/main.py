@@ -59,6 +59,8 @@ def _server(arguments: Arguments, link: Link) -> Server:
     # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
     Capture(service.only_context).install()
     link.send(messages.ready(manifest, schedules, sources, app.named_store, app.named_artifacts))
+    if any(task.kind is Kind.COMMAND for task in manifest):
+        _clear_up()
     if arguments.kind is Kind.ASYNC:
         from holdfast.runners.child.loop import LoopServer  # brings asyncio
 
@@ -66,6 +68,13 @@ def _server(arguments: Arguments, link: Link) -> Server:
     from holdfast.runners.child.threads import ThreadServer
 
     return ThreadServer(service, arguments.slots)
+
+
+def _clear_up() -> None:
+    """Behind a runner that was killed. Beside the first jobs: what a command leaves may be millions of files."""
+    from holdfast.runners.commands.directories import remove_left_over
+
+    threading.Thread(target=remove_left_over, name="holdfast-clearing", daemon=True).start()
 
 
 def _thread_clock(_now: float) -> float:

@@ -107,7 +107,10 @@ async def form_of(request: Request) -> dict[str, list[str]]:
         raw = await read_body(request, MOST_FORM_BYTES, request.app.state.plane.settings.limits)
         kept = {}
         try:
-            fields = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+            text = raw.decode()
+            fields = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+        except UnicodeDecodeError:  # with other characters in their place, it would name something else
+            raise Refused(422, "That does not work", "the form is not UTF-8") from None
         except ValueError:
             raise Refused(413, "Too large", f"a form may have {MOST_FIELDS} fields") from None
         for name, value in fields:

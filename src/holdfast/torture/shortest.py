@@ -24,7 +24,8 @@ Events = Callable[[str], Sequence[Sequence[Any]]]
 
 
 class Suspect(NamedTuple):
-    """A broken rule. `jobs`: whose histories show it, the one that is named first; `length` is what there is to read."""
+    """What shows a broken rule: the histories of these jobs, the one that is named first; `length` is how much that is
+    to read."""
 
     rule: str
     detail: str

@@ -36,8 +36,8 @@ def _count(life: Life, found: Findings) -> None:
     found.held(HistoryRule.WRONG_LEASE, sum(event.from_state == RUNNING for event in life.events))
     found.held(HistoryRule.TWO_OUTCOMES, sum(is_outcome(event) for event in life.events))
     found.held(HistoryRule.AFTER_PRUNED, sum(event.event == Event.PRUNED for event in life.events))
+    found.held(HistoryRule.NO_ROW, int(bool(life.events)))
     if life.row is None:
-        found.held(HistoryRule.NO_ROW)
         return
     _held(found, _BY_ROW, 1)
     found.held(HistoryRule.FINISHED_AT, int(life.row.state in TERMINAL))

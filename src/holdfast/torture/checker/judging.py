@@ -51,9 +51,10 @@ def _judge(ledger: Ledger, notes: Path, expected: Expectations, strikes: Sequenc
     evidence, found, counting = gather(notes), Findings(), Counting(expected)
     ticks = ledger.ticks()
     _check_lives(ledger, evidence, ticks, counting, found)
+    vanished = _check_references(ledger, found)
     for job_id, told in evidence.jobs.items():
-        _check_absent(job_id, told, found)
-    _check_references(ledger, found)
+        if job_id not in vanished:
+            _check_absent(job_id, told, found)
     check_ticks(ticks, expected.schedules, ledger.anchors(), found)
     check_recoveries(strikes, found)
     load = counting.load(evidence.acknowledged, evidence.executions, ledger.count_refusals(), len(ticks))
@@ -102,12 +103,14 @@ def _check_absent(job_id: str, told: Told, found: Findings) -> None:
     check_executions(Life(job_id, told.task), told, found)
 
 
-def _check_references(ledger: Ledger, found: Findings) -> None:
+def _check_references(ledger: Ledger, found: Findings) -> set[str]:
+    """The jobs that something speaks of, and that are gone."""
     found.held(HistoryRule.VANISHED, ledger.count_references())
     missing = ledger.missing()
     through = ledger.retired_through() if missing else None
     for reference in missing:
         check_reference(reference, through, found)
+    return {reference.job_id for reference in missing}
 
 
 def check_recoveries(strikes: Sequence[Strike], found: Findings) -> None:

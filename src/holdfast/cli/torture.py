@@ -37,6 +37,9 @@ def torture(
     faults: Annotated[str, typer.Option(metavar="a,b", help="Kinds of faults, `all` or `none`.")] = "all",
     postgres: Annotated[bool, typer.Option("--postgres", help="On a Postgres that is started for it.")] = False,
     rate: Annotated[int, typer.Option(metavar="N", help="Jobs a second that clients enqueue.")] = 80,
+    patience: Annotated[
+        float, typer.Option(metavar="N", help="Times what a recovery may take, on a machine that is busy otherwise.")
+    ] = 1.0,
     report: Annotated[Path, typer.Option(metavar="FILE", help="Where the page goes.")] = Path(PAGE),
     json: Json = False,
 ) -> None:
@@ -54,8 +57,10 @@ def torture(
     if not 0 < minutes <= MOST_MINUTES:
         raise ConfigurationError(f"--minutes must be more than 0 and at most {MOST_MINUTES:.0f}, got {minutes:g}")
     check_integer(rate, "--rate", 1, 10_000)
+    if not 0 < patience <= 1_000:
+        raise ConfigurationError(f"--patience must be more than 0 and at most 1000, got {patience:g}")
     chosen = secrets.randbelow(1_000_000) if seed is None else check_integer(seed, "--seed", 0, 2**63 - 1)
-    result = _run(session, postgres, minutes, chosen, faults, rate)
+    result = _run(session, postgres, minutes, chosen, faults, rate, patience)
     if result is None:
         raise typer.Exit(_INTERRUPTED)
     _tell(session, result, report)
@@ -63,7 +68,9 @@ def torture(
         raise typer.Exit(_VIOLATION)
 
 
-def _run(session: Session, postgres: bool, minutes: float, seed: int, faults: str, rate: int) -> Result | None:
+def _run(
+    session: Session, postgres: bool, minutes: float, seed: int, faults: str, rate: int, patience: float
+) -> Result | None:
     """None when somebody wanted it to end before."""
     from holdfast.torture.faults import choose
     from holdfast.torture.running import Run, RunOptions
@@ -78,6 +85,7 @@ def _run(session: Session, postgres: bool, minutes: float, seed: int, faults: st
         kinds=kinds,
         lease_seconds=LEASE_SECONDS,
         command=command + (" --postgres" if postgres else ""),
+        patience=patience,
     )
     told = _telling(session)
     with (

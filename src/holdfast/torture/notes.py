@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 SUFFIX = ".notes.jsonl"
-# Where the machine's clock stands when the one that nobody can set is at zero: some processes of a run have another time.
+# Where the machine's clock stands when the one that nobody can set is at zero. Some processes have another time.
 ANCHOR = "HOLDFAST_TORTURE_ANCHOR"
 
 

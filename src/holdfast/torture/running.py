@@ -13,10 +13,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 
 from sqlalchemy import text
@@ -33,12 +34,14 @@ from holdfast.torture.setting import Setting
 from holdfast.torture.stage import Stage
 
 START_SECONDS = 90.0
-LEASE_SLACK_SECONDS = 10.0  # the reaper's period, a poll, and a machine that has other things to do
-DOOR_SECONDS = 30.0  # error_wait and a connect; for RQ the sweep, every 5 s
-TOGETHER_SECONDS = 90.0  # after several at once
+# From the end of a fault until its jobs have moved on and every door that it shut is open: a lease and the grace after an
+# outage, `error_wait` and a connect, a process that starts, and for RQ the sweep, every 5 s.
+DOOR_SECONDS = 30.0
+TOGETHER = 3.0  # times that, while other faults come
+LONGEST_RECOVERY_SECONDS = 150.0  # after that nobody waits any longer
+AT_ONCE = 16
 DRAIN_SECONDS = 180.0
 TEND_SECONDS = 0.1
-
 Told = Callable[[str], None]
 
 
@@ -53,6 +56,17 @@ class RunOptions:
     kinds: Sequence[Kind]
     lease_seconds: float
     command: str
+    patience: float = 1.0  # times what a recovery may take
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A fault that is over; what it hit may not be well yet."""
+
+    kind: str
+    struck: Struck
+    at: float
+    until: float
 
 
 class Run:
@@ -118,50 +132,52 @@ class Run:
     def _strike_until_over(self, kinds: Sequence[Kind]) -> float:
         began, by_name = time.monotonic(), {kind.name: kind for kind in kinds}
         until = began + self._options.seconds
-        for number, (rest, names) in enumerate(groups(self._options.seed, sorted(by_name))):
-            self._stage.stop.wait(min(rest, max(0.0, until - time.monotonic())))
-            if time.monotonic() >= until or self._stage.stop.is_set():
-                break
-            self._told(f"{len(self._strikes)} faults; now {' and '.join(names)}")
-            with ThreadPoolExecutor(len(names)) as pool:
-                list(pool.map(lambda name: self._strike(by_name[name], number, len(names) > 1), names))  # noqa: B023
+        with ThreadPoolExecutor(AT_ONCE, "torture-fault") as strikers, ThreadPoolExecutor(AT_ONCE) as watchers:
+            for number, group in enumerate(groups(self._options.seed, sorted(by_name))):
+                self._stage.stop.wait(min(group.rest_seconds, max(0.0, until - time.monotonic())))
+                if time.monotonic() >= until or self._stage.stop.is_set():
+                    break
+                self._told(f"{time.monotonic() - began:.0f} s, now {' and '.join(group.kinds)}")
+                strike = partial(self._strike, number)
+                struck = list(strikers.map(strike, [by_name[name] for name in group.kinds]))
+                watched = [watchers.submit(self._watch, one) for one in struck if one is not None]
+                if group.is_patient:
+                    wait(watched)
         if not kinds:
             self._stage.stop.wait(max(0.0, until - time.monotonic()))
         return time.monotonic() - began
 
-    def _strike(self, kind: Kind, number: int, is_together: bool) -> None:
+    def _strike(self, number: int, kind: Kind) -> Done | None:
         chance = random.Random(f"{self._options.seed}-{number}-{kind.name}")
         at = time.monotonic()
         struck = kind.strike(self._stage, chance)
-        until = time.monotonic()
-        if struck.hits == 0:
-            return
-        strike = self._recovered(kind.name, struck, at, until, is_together)
+        return Done(kind.name, struck, at, time.monotonic()) if struck.hits else None
+
+    def _watch(self, done: Done) -> None:
+        """Until everything that it hit is well again."""
+        struck, stage = done.struck, self._stage
+        moved = stage.wait_moved(struck.held, LONGEST_RECOVERY_SECONDS)
+        moved_at = time.monotonic()
+        with ThreadPoolExecutor(max(1, len(struck.doors))) as pool:
+            is_open = pool.map(lambda door: stage.probe(door, LONGEST_RECOVERY_SECONDS), struck.doors)
+            closed = [door for door, found in zip(struck.doors, is_open, strict=True) if not found]
+        held = [f"{len(struck.held)} jobs moved on after {moved_at - done.at:.1f} s"] if struck.held else []
+        what = [*held, *([f"open: {', '.join(struck.doors)}"] if struck.doors else [])]
+        if not moved or closed:
+            what = [f"not well: {', '.join(closed) or 'jobs that it held'}"]
+        has_what = bool(struck.held or struck.doors)
+        strike = Strike(
+            kind=done.kind,
+            target=struck.target,
+            at=done.at - self._born,
+            until=done.until - self._born,
+            detail=struck.detail,
+            recovered_seconds=time.monotonic() - done.until if has_what and not stage.stop.is_set() else None,
+            bound_seconds=DOOR_SECONDS * self._options.patience if has_what else None,
+            recovered_what="; ".join(what),
+        )
         with self._lock:
             self._strikes.append(strike)
-
-    def _recovered(self, kind: str, struck: Struck, at: float, until: float, is_together: bool) -> Strike:
-        bound = (
-            TOGETHER_SECONDS
-            if is_together
-            else max(DOOR_SECONDS, self._options.lease_seconds + LEASE_SLACK_SECONDS if struck.held else 0.0)
-        )
-        moved = self._stage.wait_moved(struck.held, bound)
-        moved_at = time.monotonic()
-        opened = [door for door in struck.doors if self._stage.probe(door, bound)]
-        now = time.monotonic()
-        is_well = moved and len(opened) == len(struck.doors)
-        held = f"{len(struck.held)} jobs moved on after {moved_at - at:.1f} s; " if struck.held else ""
-        return Strike(
-            kind=kind,
-            target=struck.target,
-            at=at - self._born,
-            until=until - self._born,
-            detail=struck.detail,
-            recovered_seconds=None if self._stage.stop.is_set() else (now - until if is_well else bound * 2),
-            bound_seconds=bound if struck.held or struck.doors else None,
-            recovered_what=f"{held}{', '.join(struck.doors)} open" if is_well else f"{held}still not well",
-        )
 
     # the end
 
@@ -206,7 +222,7 @@ class Run:
                 LimitedSource(tasks.NARROW, max_concurrent=tasks.NARROW_AT_ONCE),
             ),
         )
-        strikes = tuple(sorted(self._strikes, key=lambda strike: strike.at))
+        strikes = bounded(sorted(self._strikes, key=lambda strike: strike.at))
         judged = judge(stage.ground.url, self._setting.notes, expected, strikes)
         missed = self._kinds_missed(left_out, strikes)
         return Result(
@@ -241,3 +257,21 @@ class Run:
         if self._setting.redis_version:
             found["redis"] = self._setting.redis_version
         return found
+
+
+def bounded(strikes: Sequence[Strike]) -> tuple[Strike, ...]:
+    """While other faults come, what one of them hit may be hit again: it has to be well after all of them."""
+    return tuple(
+        replace(strike, bound_seconds=TOGETHER * strike.bound_seconds)
+        if strike.bound_seconds is not None and any(_overlap(strike, other) for other in strikes if other is not strike)
+        else strike
+        for strike in strikes
+    )
+
+
+def _overlap(one: Strike, other: Strike) -> bool:
+    return one.at < _well_at(other) and other.at < _well_at(one)
+
+
+def _well_at(strike: Strike) -> float:
+    return strike.until + (strike.recovered_seconds or 0.0)

@@ -29,6 +29,7 @@ from holdfast.torture.stage import Stage
 from holdfast.wiring.sql import open_store
 
 ANSWER_SECONDS = 5.0
+POOL_SIZE = 10
 TOKEN_SECONDS = 7 * 86_400.0
 
 
@@ -54,7 +55,9 @@ def opened(
         (folder / "pyproject.toml").touch()  # the nearest one, for everybody who runs here
         stack.enter_context(closing(ground))
         ground.prepare()
-        store = stack.enter_context(closing(open_store(ground.url, timeout_seconds=ANSWER_SECONDS, notify=True)))
+        store = stack.enter_context(
+            closing(open_store(ground.url, timeout_seconds=ANSWER_SECONDS, pool_size=POOL_SIZE))
+        )
         token = store.create_token(NewToken("torture", (Scope.WORKER, Scope.CLIENT), None, TOKEN_SECONDS)).text
         valkey = _valkey(stack)
         chance = random.Random(f"ways-{seed}")

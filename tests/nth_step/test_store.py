@@ -1,0 +1,47 @@
+"""Whatever a store does, and wherever it fails on the way: the caller is told, and may ask again."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.nth_step.breaking import Break, disk_is_full, file_is_malformed
+from tests.nth_step.grounds import PostgresGround, SqliteGround
+from tests.nth_step.scenarios import EVERY, Scenario
+from tests.nth_step.trying import each, fail_at_each_step
+
+on_sqlite = pytest.mark.parametrize("scenario", each(EVERY, "sqlite"), ids=lambda scenario: scenario.name)
+on_postgres = pytest.mark.parametrize("scenario", each(EVERY, "postgres"), ids=lambda scenario: scenario.name)
+
+
+@on_sqlite
+def test_a_statement_that_fails_on_sqlite(sqlite_ground: SqliteGround, scenario: Scenario) -> None:
+    fail_at_each_step(sqlite_ground, scenario)
+
+
+@on_postgres
+def test_a_connection_that_breaks_on_postgres(postgres_ground: PostgresGround, scenario: Scenario) -> None:
+    fail_at_each_step(postgres_ground, scenario)
+
+
+@pytest.mark.long
+@on_sqlite
+@pytest.mark.parametrize("break_", [disk_is_full, file_is_malformed])
+def test_a_file_that_is_full_or_malformed(
+    tmp_path: Path, migrated_file: Path, scenario: Scenario, break_: Break
+) -> None:
+    with closing(SqliteGround(tmp_path / "jobs.db", migrated_file, break_)) as ground:
+        fail_at_each_step(ground, scenario)
+
+
+@pytest.mark.long
+@on_sqlite
+def test_a_disk_that_fails_from_then_on(sqlite_ground: SqliteGround, scenario: Scenario) -> None:
+    """So that what cleans up fails as well; and with no connection yet, so that connecting does."""
+    fail_at_each_step(sqlite_ground, scenario, lasts=True, cold=True)
+
+
+@pytest.mark.long
+@on_postgres
+def test_a_server_that_is_gone_from_then_on(postgres_ground: PostgresGround, scenario: Scenario) -> None:
+    fail_at_each_step(postgres_ground, scenario, lasts=True, cold=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.domain.history import SENTENCES
 from holdfast.domain.lifecycle import RULES, Charge, Rule, State
 from holdfast.domain.worker_states import RUN_MOVES, WORKER_MOVES, AnyState, RunState, WorkerState
-from scripts import scale_tables
+from scripts import scale_tables, torture_tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -177,7 +177,24 @@ def scale() -> str:
     return scale_tables.rendered((DOCS / "scale.md").read_text(encoding="utf-8"))
 
 
-PAGES = {"lifecycle.md": lifecycle, "scale.md": scale, "verify.md": verify, "worker-states.md": worker_states}
+def torture() -> str:
+    """Only its tables."""
+    return torture_tables.torture((DOCS / "torture.md").read_text(encoding="utf-8"))
+
+
+def reliability() -> str:
+    """Only the figures of the runs."""
+    return torture_tables.reliability((DOCS / "reliability.md").read_text(encoding="utf-8"))
+
+
+PAGES = {
+    "lifecycle.md": lifecycle,
+    "reliability.md": reliability,
+    "scale.md": scale,
+    "torture.md": torture,
+    "verify.md": verify,
+    "worker-states.md": worker_states,
+}
 
 
 def main() -> int:

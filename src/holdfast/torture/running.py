@@ -34,8 +34,8 @@ from holdfast.torture.setting import Setting
 from holdfast.torture.stage import Stage
 
 START_SECONDS = 90.0
-# From the end of a fault until its jobs have moved on and every door that it shut is open: a lease and the grace after an
-# outage, `error_wait` and a connect, a process that starts, and for RQ the sweep, every 5 s.
+# From the end of a fault until its jobs have moved on and every door that it shut is open: a lease and the grace after
+# an outage, `error_wait` and a connect, a process that starts, and for RQ the sweep, every 5 s.
 DOOR_SECONDS = 30.0
 TOGETHER = 3.0  # times that, while other faults come
 LONGEST_RECOVERY_SECONDS = 150.0  # after that nobody waits any longer

@@ -158,7 +158,7 @@ def _broken() -> Iterator[Broken]:
         "12:06.902  audit log          claimed by worker-http-2, attempt 2, lease 91cc",
         "12:07.010  audit log          succeeded by worker-database-1, attempt 1, lease 5f0a",
     )
-    yield Broken("overlapping_leases", "attempt 1 ended at 12:07.010, attempt 2 began before", job_id, history)
-    yield Broken("overlapping_leases", "the same with more around it", job_id, (*history, *history))
+    yield Broken("lease_overlap", "attempt 1 ended at 12:07.010, attempt 2 began before", job_id, history)
+    yield Broken("lease_overlap", "the same with more around it", job_id, (*history, *history))
     yield Broken("lost", "no row and no event of it", job_id.replace("8b40", "8b41"), history[:1])
     yield Broken("not_ended", "3 jobs were still pending after 60 s")

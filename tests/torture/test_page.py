@@ -70,7 +70,8 @@ def renamed(value: Any, name: Callable[[], str]) -> Any:
 def called(text: str) -> Result:
     """Every string is this text, with a number so that no two are the same."""
     numbers = count()
-    return renamed(sample_result(seconds=60, strikes=20, broken=True), lambda: f"{text}{next(numbers)}")
+    result: Result = renamed(sample_result(seconds=60, strikes=20, broken=True), lambda: f"{text}{next(numbers)}")
+    return result
 
 
 @pytest.mark.parametrize("text", CORPUS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -74,6 +75,13 @@ def test_a_rule_that_only_a_violation_names_is_listed_first_and_does_not_hold() 
         ("new", 0, 1),
         ("old", 3, 0),
     ]
+
+
+def test_a_rule_that_was_held_against_nothing_is_not_said_to_hold(printed: pytest.CaptureFixture[str]) -> None:
+    print_report(replace(empty_result(), rules_checked={"untried": 0, "tried": 2}))
+    said = printed.readouterr().out
+    assert re.search(r"^not tried +0 +untried", said, re.MULTILINE)
+    assert re.search(r"^holds +2 +tried", said, re.MULTILINE)
 
 
 def test_a_kind_counts_what_came_late_and_what_was_never_seen_to_recover() -> None:

@@ -10,7 +10,7 @@ from holdfast.serve.dashboard.words import duration, percent
 from holdfast.torture import report
 
 if TYPE_CHECKING:
-    from holdfast.torture.report import Kind, Violated
+    from holdfast.torture.report import Kind, Rule, Violated
     from holdfast.torture.results import Result
 
 LONGEST_HISTORY = 60  # lines
@@ -73,16 +73,14 @@ def _troubles(kind: Kind) -> Iterator[str]:
 
 def _print_rules(result: Result) -> None:
     output.line("")
-    rows = [
-        (
-            f"{rule.violations:,} VIOLATIONS" if rule.violations else "holds",
-            f"{rule.checked:,}",
-            rule.name,
-            rule.sentence,
-        )
-        for rule in report.rules(result)
-    ]
+    rows = [(_standing(rule), f"{rule.checked:,}", rule.name, rule.sentence) for rule in report.rules(result)]
     output.table(("", "checked", "rule", ""), rows)
+
+
+def _standing(rule: Rule) -> str:
+    if rule.violations:
+        return f"{rule.violations:,} VIOLATED"
+    return "holds" if rule.checked else "not tried"
 
 
 def _print_verdict(result: Result) -> None:
@@ -102,7 +100,7 @@ def _print_violated(found: Violated) -> None:
     if found.sentence:
         output.line(f"  the rule: {found.sentence}", "dim")
     for entry in case.history[:LONGEST_HISTORY]:
-        output.line(f"  {output.one_line(entry)}")
+        output.line("  " + output.safe(entry).replace("\n", " "))  # its columns stay
     if len(case.history) > LONGEST_HISTORY:
         output.line(f"  and {len(case.history) - LONGEST_HISTORY:,} lines more")
     if found.others:

@@ -91,7 +91,9 @@ def _strikes(random: Random, seconds: int, count: int) -> Iterator[Strike]:
 
 
 def _targets(kind: str) -> tuple[str, ...]:
-    first = kind.partition("-")[0]
+    first = {"tree": "worker", "runner": "worker", "clock": "worker"}.get(
+        kind.partition("-")[0], kind.partition("-")[0]
+    )
     if kind in ("term-storm", "rolling-deploy"):
         return (EVERYBODY,)
     if first in ("postgres", "backends", "snapshot", "locks"):

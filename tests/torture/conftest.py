@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.conftest import postgres_template, postgres_url
 from tests.torture.planted import Healthy, Run, make_healthy
+
+__all__ = ["postgres_template", "postgres_url"]
 
 
 @pytest.fixture(scope="session")

@@ -100,8 +100,7 @@ def _run(
         _stopping(setting.stage),
     ):
         told(f"seed {seed}, on {setting.stage.ground.masked}")
-        result = Run(setting, options, told).run()
-        return None if setting.stage.stop.is_set() else result
+        return Run(setting, options, told).run()
 
 
 def _ground(session: Session, postgres: bool) -> Ground:

@@ -79,7 +79,8 @@ class Run:
         self._strikes: list[Strike] = []
         self._lock = threading.Lock()
 
-    def run(self) -> Result:
+    def run(self) -> Result | None:
+        """None when somebody wanted it to end before: then there is no verdict."""
         began_at, stage = time.time(), self._stage
         with self._tended():
             self._told("starting everybody")
@@ -87,9 +88,13 @@ class Run:
             left_out = {kind.name: why for kind in self._options.kinds if (why := kind.cannot(stage)) is not None}
             usable = [kind for kind in self._options.kinds if kind.name not in left_out]
             seconds = self._strike_until_over(usable)
+            if stage.stop.is_set():
+                return None
             self._told("draining")
             stage.crew.dismiss(stage.crew.of(CLIENT))
             drained = self._drain()
+            if stage.stop.is_set():
+                return None
             stage.crew.dismiss(stage.crew.all())
         self._told("reading what everybody was told")
         return self._judged(began_at, seconds, drained, left_out)
@@ -185,7 +190,7 @@ class Run:
         store, began = self._stage.store, time.monotonic()
         for name in (tasks.TICKING, tasks.GATHERED):
             self._insist(lambda name=name: store.pause_schedule(name))  # type: ignore[misc]
-        while time.monotonic() - began < DRAIN_SECONDS:
+        while time.monotonic() - began < DRAIN_SECONDS and not self._stage.stop.is_set():
             with suppress(HoldfastError):
                 counts = store.counts()
                 if not any(counts.get(state) for state in ACTIVE):
@@ -209,7 +214,6 @@ class Run:
         expected = Expectations(
             began_at=began_at,
             ended_at=time.time(),
-            drained=not stage.stop.is_set(),
             calm=frozenset(tasks.CALM),
             poison=dict.fromkeys(tasks.POISON, tasks.MAX_CRASHES),
             unnoted=frozenset(tasks.UNNOTED),

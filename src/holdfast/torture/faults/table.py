@@ -84,7 +84,7 @@ def choose(names: str | None) -> tuple[Kind, ...]:
     unknown = [name for name in wanted if name not in KINDS]
     if unknown or not wanted:
         raise ConfigurationError(
-            f"--faults: {', '.join(unknown) or 'nothing'} is no kind of fault; there are {', '.join(KINDS)}, and all and"
-            " none of them"
+            f"--faults: {', '.join(unknown) or 'nothing'} is no kind of fault; there are {', '.join(KINDS)}; all and"
+            " none name all and none of them"
         )
     return tuple(KINDS[name] for name in dict.fromkeys(wanted))

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from holdfast.domain.answers import Settled
 from holdfast.domain.digests import token_digest
@@ -23,6 +23,7 @@ from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Report, Succeeded
 from holdfast.domain.retry import RetryPolicy
 from holdfast.domain.schedule import Declaration
+from holdfast.stores.postgres import open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
@@ -53,8 +54,16 @@ EXPECTED = Expectations(
 )
 
 
-class Clock:
-    """The store's. Every look takes a millisecond, so that no two events are of one moment."""
+class Clock(Protocol):
+    """The store's."""
+
+    now: datetime
+
+    def move(self, seconds: float) -> None: ...
+
+
+class FileClock:
+    """Of an SQLite store. Every look takes a millisecond, so that no two events are of one moment."""
 
     def __init__(self, now: datetime = BEGAN) -> None:
         self.now = now
@@ -67,10 +76,28 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
+class ServerClock:
+    """Of a Postgres store: it stands still between two moves."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.now = BEGAN
+        self.move(0)
+
+    def move(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(
+                "CREATE OR REPLACE FUNCTION holdfast_now() RETURNS timestamptz LANGUAGE sql VOLATILE AS"
+                f" $$SELECT timestamptz '{self.now.isoformat()}'$$"
+            )
+
+
 @dataclass(slots=True)
 class Run:
     """What a run's processes do, all of them in this one."""
 
+    url: str
     folder: Path
     clock: Clock
     store: SqlStore
@@ -155,7 +182,7 @@ class Run:
         return next(job_id for name, job_id in self.jobs.items() if name.startswith(f"{task} "))
 
     def judge(self, expected: Expectations = EXPECTED, strikes: Sequence[Strike] = ()) -> Judged:
-        return judge(f"sqlite:///{self.folder}/jobs.db", self.notes_folder, expected, strikes)
+        return judge(self.url, self.notes_folder, expected, strikes)
 
     def broken(self, expected: Expectations = EXPECTED, strikes: Sequence[Strike] = ()) -> Broken:
         """The one rule that is."""
@@ -170,13 +197,28 @@ def said(claimed: Claimed, verb: str, ok: bool, reason: str | None = None) -> no
 
 @contextmanager
 def opened(folder: Path, now: datetime = BEGAN, jobs: dict[str, str] | None = None) -> Iterator[Run]:
-    clock = Clock(now)
-    store = SqlStore(open_sqlite(f"sqlite:///{folder}/jobs.db", clock=clock))
-    run = Run(folder, clock, store, dict(jobs or {}))
+    clock = FileClock(now)
+    url = f"sqlite:///{folder}/jobs.db"
+    with _closed(Run(url, folder, clock, SqlStore(open_sqlite(url, clock=clock)), dict(jobs or {}))) as run:
+        yield run
+
+
+@contextmanager
+def opened_on_postgres(folder: Path, url: str) -> Iterator[Run]:
+    """An empty database."""
+    (folder / "notes").mkdir(parents=True)
+    store = SqlStore(open_postgres(url))
+    upgrade(store.database.engine)
+    with _closed(Run(url, folder, ServerClock(store.database.engine), store)) as run:
+        yield run
+
+
+@contextmanager
+def _closed(run: Run) -> Iterator[Run]:
     try:
         yield run
     finally:
-        store.close()
+        run.store.close()
         for notebook in run.notebooks.values():
             notebook.close()
 
@@ -200,14 +242,18 @@ def make_healthy(folder: Path) -> Healthy:
     (folder / "notes").mkdir(parents=True)
     with opened(folder) as run:
         upgrade(run.store.database.engine)
-        _run_ordinary(run)
-        _run_troubled(run)
-        _run_over_the_contract(run)
-        _run_operated(run)
-        _run_limited(run)
-        _run_scheduled(run)
-        _run_special(run)
+        run_everything(run)
         return Healthy(folder, run.clock.now, run.jobs)
+
+
+def run_everything(run: Run) -> None:
+    _run_ordinary(run)
+    _run_troubled(run)
+    _run_over_the_contract(run)
+    _run_operated(run)
+    _run_limited(run)
+    _run_scheduled(run)
+    _run_special(run)
 
 
 def _run_ordinary(run: Run) -> None:

@@ -17,7 +17,7 @@ from holdfast.torture.moments import moment
 from holdfast.torture.notes import Note
 from holdfast.torture.shortest import MOST_LINES, Suspect, shown
 from tests.torture.planted import EXPECTED, HTTP, Run
-from tests.torture.test_checker import charge_a_calm_job, fail_a_calm_job
+from tests.torture.plants import charge_a_calm_job, fail_a_calm_job
 from tests.verify.lives import CRASH, JOB
 from tests.verify.lives import Life as Lived
 

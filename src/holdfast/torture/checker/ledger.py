@@ -24,7 +24,6 @@ from holdfast.torture.checker.ticks import Tick
 from holdfast.wiring.sql import histories, references
 
 PAGE_ROWS = 5000
-_ONE_BY_ONE = 1000
 
 
 class Kind(NamedTuple):
@@ -102,8 +101,8 @@ class Ledger:
     def deliveries(self) -> list[Delivery]:
         query = select(cast(jobs.c.id, Text), jobs.c.payload).where(jobs.c.task == DELIVERY_TASK)
         with self._engine.connect() as connection:
-            found = connection.execution_options(yield_per=_ONE_BY_ONE).execute(query)
-            return [_delivery(job_id, payload) for job_id, payload in found]
+            found = connection.execute(query).all()
+        return [_delivery(job_id, payload) for job_id, payload in found]
 
     def known(self, job_ids: Iterable[str]) -> set[str]:
         """Those of them that have a row or a history."""

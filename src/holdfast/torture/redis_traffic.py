@@ -17,6 +17,7 @@ from holdfast.transports.redis_streams.options import DEFAULT_PREFIX, GROUP, Nam
 if TYPE_CHECKING:
     from redis import Redis
 
+AGAIN = "-again-"  # in the id of a copy
 AT_MOST = 10_000  # messages of a queue that are looked at
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class RqTraffic:
         found = _some(self._messages(), count, self._chosen)
         with self._redis.pipeline() as pipeline:
             for queue, message_id in found:
-                copy = f"{message_id}-again-{secrets.token_hex(4)}"
+                copy = f"{message_id.partition(AGAIN)[0]}{AGAIN}{secrets.token_hex(4)}"
                 pipeline.copy(_job_key(message_id), _job_key(copy))
                 pipeline.rpush(_queue_key(queue), copy)
             return sum(pipeline.execute()[::2])

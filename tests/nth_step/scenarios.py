@@ -2,11 +2,11 @@
 
 `prepare` makes the ground (past everything that fails) and returns what the others are handed. `act` is what fails at
 its n-th step, and `retry` is what somebody does who was told that the store was away: the same again, with the same
-ids, tokens and request ids, unless it says otherwise. `judge` sees the one right outcome, and what the last answer said.
+ids, tokens and request ids, unless it says otherwise. `judge` sees the one right outcome, and what the last answer was.
 
 Beside that, for every scenario and whatever failed (see `trying.py`): the caller is told so in our own words; nothing
-is half done, unless `in_parts` says that it is several transactions; after the retry all that can be seen is as if nothing
-had failed, unless it `may_differ`; the audit log is verified; no lock and no broken connection is left behind.
+is half done, unless `in_parts` says that it is several transactions; after the retry all that can be seen is as if
+nothing had failed, unless it `may_differ`; the audit log is verified; no lock and no broken connection is left behind.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import NullPool, StaticPool
 
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
@@ -53,8 +53,7 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def transaction(self, _settings: Statement | None = None) -> Iterator[CursorTransaction]:
-        with self._connection() as driver:
-            cursor = driver.cursor()
+        with self._connection() as driver, closing(driver.cursor()) as cursor:
             _begin(cursor, self._patience)
             try:
                 # The time is read after the lock is held: a transaction that waited does not act in the past.
@@ -64,7 +63,6 @@ class SqliteDatabase(Database):
                 if driver.in_transaction:  # SQLite rolls back by itself when the disk is full or fails
                     cursor.execute("ROLLBACK")
                 raise
-            cursor.close()
             if self._checkpointer is not None:
                 self._checkpointer.after_commit(driver)
 
@@ -78,20 +76,28 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def reading(self) -> Iterator[CursorTransaction]:
-        with self._connection() as driver:
-            cursor = driver.cursor()
+        with self._connection() as driver, closing(driver.cursor()) as cursor:
             yield CursorTransaction(cursor, SQLITE, self._clock())
-            cursor.close()
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
-        """The driver's own. A file that cannot be opened, read or written is said in our own words, whoever asks."""
+        """The driver's own. A file that cannot be opened, read or written is said in our own words, whoever asks.
+
+        Whoever takes a cursor of it closes that, also when something fails: a statement that is not through keeps its
+        lock, and holds up the next commit, for as long as somebody has the error."""
         try:
             with self.engine.connect() as connection:
                 yield connection.connection.driver_connection
-        except (sqlite3.OperationalError, OperationalError) as error:
-            said = error.orig if isinstance(error, OperationalError) else error
+        except (sqlite3.DatabaseError, DatabaseError) as error:
+            said = error.orig if isinstance(error, DatabaseError) else error
+            if not _is_outage(said):
+                raise
             raise StoreUnavailable(f"the SQLite file cannot be used: {said}") from error
+
+
+def _is_outage(error: BaseException | None) -> bool:
+    """Without a subclass: the file is damaged, or is no database."""
+    return type(error) in (sqlite3.OperationalError, sqlite3.DatabaseError)
 
 
 def _begin(cursor: Any, patience: float) -> None:

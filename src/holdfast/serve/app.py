@@ -36,6 +36,9 @@ def create_app(plane: Plane) -> FastAPI:
         openapi_url=None,
         # A redirect would be built from the Host header, and given to anybody.
         redirect_slashes=False,
+        # FastAPI makes spans of its own where there is a provider, with the whole address of every request in them: the
+        # code of a one-time link, a token in the wrong place. What belongs into a trace, we put there ourselves.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
     app.state.plane = plane

@@ -17,7 +17,7 @@ from holdfast.cli import output
 from holdfast.cli.session import Json, Session, begin, explained
 from holdfast.domain.errors import ConfigurationError
 from holdfast.domain.names import check_integer
-from holdfast.settings import CONTROL_PLANES
+from holdfast.settings import CONTROL_PLANES, mask_url
 
 if TYPE_CHECKING:
     from holdfast.torture.ground import Ground
@@ -78,7 +78,8 @@ def _run(
 
     kinds = choose(faults)
     mixed = min(6.0, rate / 5)
-    command = f"holdfast torture --minutes {minutes:g} --seed {seed} --faults {faults} --rate {rate}"
+    named = "" if session.database is None else f" --database {mask_url(session.settings().database_url)}"
+    command = f"holdfast{named} torture --minutes {minutes:g} --seed {seed} --faults {faults} --rate {rate}"
     options = RunOptions(
         seed=seed,
         seconds=60 * minutes,

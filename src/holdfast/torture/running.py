@@ -41,6 +41,9 @@ TOGETHER = 3.0  # times that, while other faults come
 LONGEST_RECOVERY_SECONDS = 150.0  # after that nobody waits any longer
 AT_ONCE = 16
 DRAIN_SECONDS = 180.0
+CATCH_UP_SECONDS = 30.0
+LOOK_SECONDS = 0.2
+SCHEDULES = {tasks.TICKING: "tough.tick", tasks.GATHERED: "tough.gathered"}
 TEND_SECONDS = 0.1
 Told = Callable[[str], None]
 
@@ -77,6 +80,7 @@ class Run:
         self._told = told
         self._born = setting.born
         self._strikes: list[Strike] = []
+        self._ticked_until: float | None = None
         self._lock = threading.Lock()
 
     def run(self) -> Result | None:
@@ -188,15 +192,27 @@ class Run:
 
     def _drain(self) -> float | None:
         store, began = self._stage.store, time.monotonic()
-        for name in (tasks.TICKING, tasks.GATHERED):
-            self._insist(lambda name=name: store.pause_schedule(name))  # type: ignore[misc]
+        self._ticked_until = self._caught_up()
+        for name in SCHEDULES:
+            self._insist(partial(store.pause_schedule, name))
         while time.monotonic() - began < DRAIN_SECONDS and not self._stage.stop.is_set():
             with suppress(HoldfastError):
                 counts = store.counts()
                 if not any(counts.get(state) for state in ACTIVE):
                     return time.monotonic() - began
-            time.sleep(0.2)
+            time.sleep(LOOK_SECONDS)
         return None
+
+    def _caught_up(self) -> float:
+        """A moment up to which every schedule ought to have fired, since it was given the time to: the present one."""
+        now, until = datetime.now(UTC), time.monotonic() + CATCH_UP_SECONDS
+        while time.monotonic() < until and not self._stage.stop.is_set():
+            with suppress(HoldfastError):
+                planned = [self._stage.store.schedule(name).next_at for name in SCHEDULES]
+                if all(found is not None and found > now for found in planned):
+                    break
+            time.sleep(LOOK_SECONDS)
+        return now.timestamp()
 
     def _insist(self, act: Callable[[], object]) -> None:
         until = time.monotonic() + DOOR_SECONDS
@@ -207,7 +223,7 @@ class Run:
             except HoldfastError:
                 if time.monotonic() > until:
                     raise
-                time.sleep(0.2)
+                time.sleep(LOOK_SECONDS)
 
     def _judged(self, began_at: float, seconds: float, drained: float | None, left_out: dict[str, str]) -> Result:
         stage, options = self._stage, self._options
@@ -217,9 +233,8 @@ class Run:
             calm=frozenset(tasks.CALM),
             poison=dict.fromkeys(tasks.POISON, tasks.MAX_CRASHES),
             unnoted=frozenset(tasks.UNNOTED),
-            schedules=(
-                Ticking(tasks.TICKING, "tough.tick", tasks.EVERY_SECONDS),
-                Ticking(tasks.GATHERED, "tough.gathered", tasks.EVERY_SECONDS),
+            schedules=tuple(
+                Ticking(name, task, tasks.EVERY_SECONDS, self._ticked_until) for name, task in SCHEDULES.items()
             ),
             sources=(
                 LimitedSource(tasks.METERED, rate_limit_per_minute=tasks.METERED_PER_MINUTE),

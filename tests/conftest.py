@@ -29,6 +29,7 @@ MEMORY_BYTES = 4_000_000_000
 
 SERVERS = pytest.StashKey[UrlSource]()
 WORKER_INPUT = "holdfast_servers"
+NO_BYTE_CODE = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,21 +50,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     complete_path()
+    config.stash[NO_BYTE_CODE] = sys.dont_write_bytecode
+    sys.dont_write_bytecode = False
     worker_input = getattr(config, "workerinput", None)
     if worker_input is not None:
         config.stash[SERVERS] = RemoteServers(*worker_input[WORKER_INPUT])
         return
-    _keep_byte_code()
+    _keep_byte_code(config.stash[NO_BYTE_CODE])
     _work_in_memory()
     servers = SharedServers()
     config.stash[SERVERS] = servers
     config.add_cleanup(servers.close)
 
 
-def _keep_byte_code() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Until here byte code is kept wherever one is: to rewrite the assertions of all tests takes longer than all the
+    rest of collecting them, in every process. What tests import and start goes by the environment again."""
+    sys.dont_write_bytecode = session.config.stash[NO_BYTE_CODE]
+
+
+def _keep_byte_code(dont_write: bool) -> None:
     """The suite starts thousands of processes. Where the environment lets none of them keep byte code, each would
     compile every module of Holdfast anew, which takes as long as the rest of its start."""
-    if sys.dont_write_bytecode:
+    if dont_write:
         compileall.compile_dir(str(Path(__file__).parents[1] / "src"), quiet=2)
 
 

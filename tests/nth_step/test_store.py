@@ -14,19 +14,16 @@ from tests.nth_step.trying import each, fail_at_each_step
 # One of each kind; the others take the same ways.
 SHORT = (
     "enqueue under an id",
-    "enqueue in bulk",
     "enqueue in the user's transaction",
     "claim",
     "claim under limits by request id",
     "claim one whose lease has expired",
     "heartbeat",
     "settle: failure",
-    "settle: a source's breaker opens",
     "complete in the user's transaction",
     "reap",
     "fire schedules",
     "prune",
-    "retire",
 )
 SHORTEST = ("replay under an id",)
 

@@ -1,0 +1,94 @@
+"""Seeded histories of the real code under one scheduler: whatever befalls whom, nothing that is promised is broken.
+
+A failing seed is simulated again with `python -m tests.simulation --seeds SEED --trace`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from holdfast.domain.lifecycle import Event
+from tests.simulation.history import simulate
+from tests.simulation.kept_seeds import KEPT
+from tests.simulation.running import Summary, run, run_in_portions, told
+from tests.simulation.weather import FAULT_KINDS
+
+CHUNK = 50
+CHUNKS = 12
+LONG = range(100_000, 110_000)
+# Nobody has a verb for it; the contract suite types it by hand.
+UNREACHED = {Event.REPLACED}
+
+_DIGEST = """
+import hashlib, sys
+from tests.simulation.history import simulate
+print(hashlib.sha256("\\n".join(simulate(int(sys.argv[1])).trace).encode()).hexdigest())
+"""
+
+
+def _check(summary: Summary) -> None:
+    assert not summary.failed, "\n".join(told(result) for result in summary.failed[:2])
+
+
+def _check_all_was_met(faults: Counter[str], events: Counter[str]) -> None:
+    assert {kind for kind in FAULT_KINDS if not faults[kind]} == set()
+    assert {event for event in Event if not events[event]} == UNREACHED
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_history_breaks_a_promise(chunk: int) -> None:
+    _check(run(range(chunk * CHUNK, (chunk + 1) * CHUNK)))
+
+
+@pytest.mark.parametrize("seed", KEPT, ids=str)
+def test_what_was_found_once_stays_fixed(seed: int) -> None:
+    _check(run([seed]))
+
+
+def test_every_kind_of_fault_and_every_event_of_the_lifecycle_is_met_within_a_few_hundred_histories() -> None:
+    faults: Counter[str] = Counter()
+    events: Counter[str] = Counter()
+    for seed in range(CHUNKS * CHUNK):
+        result = simulate(seed)
+        faults, events = faults + result.faults, events + result.events
+        if all(faults[kind] for kind in FAULT_KINDS) and all(events[event] for event in set(Event) - UNREACHED):
+            break
+    _check_all_was_met(faults, events)
+
+
+@pytest.mark.parametrize("seed", [3, 5, 9])
+def test_a_seed_is_one_history_whatever_was_simulated_before_it(seed: int) -> None:
+    first = simulate(seed)
+    simulate(seed + 1)
+    assert simulate(seed) == first
+
+
+def test_a_seed_is_one_history_in_every_process() -> None:
+    """Also with another order of sets."""
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", _DIGEST, "9"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_no_history_of_ten_thousand_breaks_a_promise() -> None:
+    summary = Summary()
+    for portion in run_in_portions(LONG, processes=2):
+        summary.join(portion)
+    _check(summary)
+    assert summary.histories == len(LONG)
+    _check_all_was_met(summary.faults, summary.events)

@@ -1,0 +1,56 @@
+"""A worker that stops, a runner that dies: who is given back, who is charged, and when there is nothing left to do."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from holdfast.domain.manifest import TaskInfo
+from holdfast.domain.outcome import Crashed, Released
+from holdfast.runners.process import Exit, RunnerProcess
+from holdfast.worker.draining import Draining
+from tests.unit.worker.test_leases import claimed
+from tests.unit.worker.test_review import FakeRunner, Stage
+
+NOW = 1000.0
+
+
+class Polite(FakeRunner):
+    """Hears that it is to give back what it has not started."""
+
+    gave_back = False
+
+    def give_back(self, *, draining: bool = False) -> None:
+        self.gave_back = draining
+
+
+def test_what_no_runner_has_started_is_given_back_at_once_when_the_worker_is_to_stop() -> None:
+    stage, runner = Stage(), Polite()
+    stage.pool._runners.append(cast(RunnerProcess, runner))
+    stage.runs.take([claimed()], NOW)
+    Draining(stage.runs, stage.pool, grace=30.0, term_grace=5.0).begin(NOW)
+    assert [type(outcome) for outcome in stage.reported.values()] == [Released]
+    assert runner.gave_back
+
+
+def test_a_worker_has_not_stopped_while_a_report_is_on_its_way() -> None:
+    stage = Stage()
+    draining = Draining(stage.runs, stage.pool, grace=30.0, term_grace=5.0)
+    draining.begin(NOW)
+    held = stage.book.add(claimed(), TaskInfo("x"), NOW)
+    held.reported = True
+    assert not draining.step(NOW, undelivered=1), "its lease would be left to the reaper"
+    stage.book.drop(held)
+    assert not draining.step(NOW, undelivered=1), "a log line is still to be sent"
+    assert draining.step(NOW, undelivered=0)
+
+
+def test_the_death_of_a_runner_is_charged_to_what_it_had_started_and_to_nothing_else() -> None:
+    stage = Stage()
+    runner = stage.runner()
+    started = stage.start(claimed(1), runner)
+    queued = stage.book.add(claimed(2), TaskInfo("x"), NOW)
+    queued.runner = cast(RunnerProcess, runner)
+    runner.jobs = {started.id: True, queued.id: False}
+    stage.ended(runner, Exit(None, 9), NOW)
+    assert {name: type(outcome) for name, outcome in stage.reported.items()} == {started.id: Crashed}
+    assert len(stage.runs.hand) == 1, "it goes to another runner"

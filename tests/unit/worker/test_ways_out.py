@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from holdfast.domain.manifest import TaskInfo
-from holdfast.domain.outcome import Crashed, Released
+from holdfast.domain.outcome import Crashed, Failed, JobError, Released
+from holdfast.domain.wire import outcome_to_json
 from holdfast.runners.process import Exit, RunnerProcess
 from holdfast.worker.draining import Draining
 from tests.unit.worker.test_leases import claimed
@@ -54,3 +55,18 @@ def test_the_death_of_a_runner_is_charged_to_what_it_had_started_and_to_nothing_
     stage.ended(runner, Exit(None, 9), NOW)
     assert {name: type(outcome) for name, outcome in stage.reported.items()} == {started.id: Crashed}
     assert len(stage.runs.hand) == 1, "it goes to another runner"
+
+
+def test_a_job_that_fails_because_the_worker_ends_it_is_released_and_not_charged() -> None:
+    """Its code has a handler for TERM, say, and raises."""
+    stage, runner = Stage(), Polite()
+    stage.pool._runners.append(cast(RunnerProcess, runner))
+    held = stage.start(claimed(), runner)
+    draining = Draining(stage.runs, stage.pool, grace=30.0, term_grace=5.0)
+    draining.begin(NOW)
+    draining.step(NOW + 30.0, undelivered=0)
+    assert runner.terminated
+    failed = outcome_to_json(Failed(JobError("Interrupted", "told to stop")))
+    done = {"t": "done", "id": held.id, "outcome": failed, "usage": {}}
+    stage.runs.hear(cast(RunnerProcess, runner), done, NOW + 30.1)
+    assert stage.reported == {held.id: Released("the worker stopped before it was done")}

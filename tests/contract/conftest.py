@@ -10,20 +10,16 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from holdfast.maintenance.verify import verify
-from holdfast.stores.guards.postgres import FOUNDATION
-from holdfast.stores.histories import Histories
-from holdfast.stores.postgres import libpq_url, open_postgres
-from holdfast.stores.schema import metadata
+from holdfast.stores.postgres import open_postgres
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.contract.ground import DIALECTS, ByHand, Clock, HostClock, ServerClock
+from tests.contract.kept import connections_to, judge, let_go
 from tests.examples.scale_page import MIDNIGHT, partition
 from tests.servers.pgbouncer import PgbouncerEndpoint
 
@@ -75,44 +71,13 @@ def migrated_database(
     if pytestconfig.getoption("--partitioned"):
         partition(url, MIDNIGHT)
     yield url
+    let_go(url)
     postgres_server.drop_database(name)
 
 
-LARGE_BYTES = 250_000
-# To truncate a table makes new files for it and all its indexes: that is only done to what has become large.
-EMPTY = """
-DO $$
-DECLARE
-  name text;
-BEGIN
-  FOREACH name IN ARRAY ARRAY[{tables}] LOOP
-    EXECUTE format(
-      CASE WHEN pg_relation_size(name::regclass) >= {large} THEN 'TRUNCATE %I' ELSE 'DELETE FROM %I' END, name);
-  END LOOP;
-END $$"""
-
-
-# What autovacuum has told the planner of earlier tests' rows.
-FORGET_STATISTICS = """
-DELETE FROM pg_statistic USING pg_class WHERE pg_class.oid = starelid AND starts_with(relname, 'holdfast_')"""
-
-
 def make_empty(url: str, *, as_new: bool = False) -> None:
-    """As if it had just been migrated, whatever the test before it did or left open; `as_new`: to the planner, too."""
-    kept = ("holdfast_meta",)
-    tables = ", ".join(f"'{name}'" for name in metadata.tables if name not in kept)
-    with psycopg.connect(libpq_url(url)) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
-        connection.execute("SET LOCAL session_replication_role = replica")  # the guards would refuse it
-        connection.execute(EMPTY.format(tables=tables, large=0 if as_new else LARGE_BYTES))
-        if as_new:
-            connection.execute(FORGET_STATISTICS)
-        connection.execute("DELETE FROM holdfast_meta WHERE key = 'histories_retired'")
-        for function in FOUNDATION:
-            connection.execute(function)
+    """As if it had just been migrated, whatever the test before it did or left open."""
+    connections_to(url).make_empty(as_new=as_new)
 
 
 @pytest.fixture(params=DIALECTS)
@@ -138,7 +103,8 @@ def direct_url(request: pytest.FixtureRequest, database_url: str, pooler: Pgboun
 
 @pytest.fixture
 def running_clock(direct_url: str) -> Iterator[Clock]:
-    clock: Clock = HostClock() if direct_url.startswith("sqlite") else ServerClock(direct_url)
+    is_sqlite = direct_url.startswith("sqlite")
+    clock: Clock = HostClock() if is_sqlite else ServerClock(direct_url, connections_to(direct_url).keeper)
     yield clock
     clock.close()
 
@@ -167,16 +133,22 @@ def open_again(database_url: str, running_clock: Clock) -> Iterator[Callable[[],
 
 
 @pytest.fixture
-def store(open_again: Callable[[], SqlStore]) -> Iterator[SqlStore]:
+def store(
+    open_again: Callable[[], SqlStore], database_url: str, direct_url: str, pooler: PgbouncerEndpoint | None
+) -> Iterator[SqlStore]:
     """Whatever a test did to it, afterwards its log must still prove that every promise was kept."""
-    store = open_again()
+    is_kept = pooler is None and not database_url.startswith("sqlite")
+    store = SqlStore(connections_to(direct_url).database()) if is_kept else open_again()
     yield store
-    verdict = verify(Histories(store.database.engine))
+    verdict = judge(store.database)
     assert verdict.ok, verdict.violations
 
 
 @pytest.fixture
 def by_hand(direct_url: str) -> Iterator[ByHand]:
+    if not direct_url.startswith("sqlite"):
+        yield ByHand(direct_url, connections_to(direct_url).by_hand)
+        return
     by_hand = ByHand(direct_url)
     yield by_hand
     by_hand.engine.dispose()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pytest
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.stores.schema import metadata
@@ -60,8 +60,10 @@ class HostClock:
 class ServerClock:
     """Of a Postgres store, whose every time comes from `holdfast_now()`."""
 
-    def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    def __init__(self, url: str, kept: Engine | None = None) -> None:
+        """`kept`: somebody's connections, which commit by themselves."""
+        self._is_own = kept is None
+        self._engine = kept or create_engine(url, isolation_level="AUTOCOMMIT")
         self._held: datetime | None = None
 
     def hold(self) -> None:
@@ -76,7 +78,8 @@ class ServerClock:
         return self._held
 
     def close(self) -> None:
-        self._engine.dispose()
+        if self._is_own:
+            self._engine.dispose()
 
     def _set(self, moment: datetime) -> None:
         self._held = moment
@@ -90,8 +93,8 @@ class ServerClock:
 class ByHand:
     """SQL as an operator types it, on connections that the store knows nothing of."""
 
-    def __init__(self, url: str) -> None:
-        self.engine = create_engine(url)
+    def __init__(self, url: str, kept: Engine | None = None) -> None:
+        self.engine = kept or create_engine(url)
         self.is_postgres = self.engine.dialect.name == "postgresql"
 
     def __call__(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:

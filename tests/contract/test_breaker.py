@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from holdfast.domain.outcome import Cancelled, Failed, JobError, Outcome, Releas
 from holdfast.domain.sources import Breaker
 from holdfast.stores.database import CursorTransaction
 from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.verbs.breaker import settle_sources
 from tests.contract.ground import ByHand, Clock, on_postgres, run
 from tests.contract.steps import (
     BROKEN,
@@ -235,7 +236,11 @@ def test_a_job_whose_source_has_no_row_leaves_no_trace(store: SqlStore) -> None:
 
 
 @on_postgres
-def test_failures_from_many_sides_are_all_counted(store: SqlStore, open_again: Callable[[], SqlStore]) -> None:
+def test_failures_from_many_sides_are_all_counted(
+    store: SqlStore, open_again: Callable[[], SqlStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How many get their turn in half a second says something about the machine.
+    monkeypatch.setitem(cast(Any, settle_sources).__kwdefaults__, "patience", 60.0)
     store.set_source("shop", breaker_threshold=1000)
     jobs = [start(store, source="shop") for _ in range(40)]
     stores = [store, *(open_again() for _ in range(3))]

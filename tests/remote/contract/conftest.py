@@ -20,17 +20,16 @@ from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.record import NewRecord, Written
 from holdfast.domain.sources import Cached
 from holdfast.domain.tokens import Issued, NewToken, Scope
-from holdfast.maintenance.verify import verify
 from holdfast.remote.store import RemoteStore
 from holdfast.serve.options import ServeSettings
 from holdfast.serve.running import ControlPlane
-from holdfast.stores.histories import Histories
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import open_sqlite
 from holdfast.wiring.http import open_control_plane
 from holdfast.wiring.sql import open_store
 from tests.contract.conftest import by_hand, clock, direct_url, migrated_file, pooler, running_clock
 from tests.contract.ground import Clock
+from tests.contract.kept import judge
 
 __all__ = ["by_hand", "clock", "direct_url", "migrated_file", "pooler", "running_clock"]
 
@@ -236,5 +235,5 @@ def open_again(
 def store(open_again: Callable[[], SqlStore]) -> Iterator[SqlStore]:
     store = open_again()
     yield store
-    verdict = verify(Histories(store.database.engine))
+    verdict = judge(store.database)
     assert verdict.ok, verdict.violations

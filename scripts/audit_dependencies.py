@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -77,9 +78,9 @@ def _applies(requirement: Requirement, extras: set[str]) -> bool:
 
 
 def licence(found: Distribution) -> str:
-    said = dict(found.metadata.json)
+    said: dict[str, Any] = dict(found.metadata.json)
     listed = [text.rpartition(" :: ")[2] for text in said.get("classifier", []) if text.startswith("License")]
-    return said.get("license_expression") or "; ".join(listed) or str(said.get("license", "")).partition("\n")[0]
+    return str(said.get("license_expression") or "; ".join(listed) or said.get("license", "")).partition("\n")[0]
 
 
 def problems(pinned: str, project: str) -> Iterator[str]:

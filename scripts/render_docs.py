@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.domain.history import SENTENCES
 from holdfast.domain.lifecycle import RULES, Charge, Rule, State
 from holdfast.domain.worker_states import RUN_MOVES, WORKER_MOVES, AnyState, RunState, WorkerState
-from scripts import scale_tables, torture_tables
+from scripts import access_table, scale_tables, torture_tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -177,6 +177,11 @@ def scale() -> str:
     return scale_tables.rendered((DOCS / "scale.md").read_text(encoding="utf-8"))
 
 
+def security() -> str:
+    """Only its table of operations."""
+    return access_table.rendered((DOCS / "security.md").read_text(encoding="utf-8"))
+
+
 def torture() -> str:
     """Only its tables."""
     return torture_tables.torture((DOCS / "torture.md").read_text(encoding="utf-8"))
@@ -191,6 +196,7 @@ PAGES = {
     "lifecycle.md": lifecycle,
     "reliability.md": reliability,
     "scale.md": scale,
+    "security.md": security,
     "torture.md": torture,
     "verify.md": verify,
     "worker-states.md": worker_states,

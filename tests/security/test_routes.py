@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ import pytest
 from holdfast.domain.schedule import Declaration
 from holdfast.serve.dashboard.session import cookie_name, csrf_word
 from holdfast.serve.options import Limits
+from scripts.render_docs import DOCS
 from tests.contract.ground import ByHand
 from tests.security.access import EVERYBODY, PAGES, PROGRAMS, TABLE
 from tests.security.routes import application, described, hidden
@@ -181,3 +183,14 @@ def test_a_token_of_other_queues_neither_sees_nor_changes_this_one(
             assert '"ok":false' in answer.text, route
             assert '"ok":true' not in answer.text, route
     assert standing(by_hand) == before
+
+
+def test_the_page_says_of_each_operation_what_the_table_says() -> None:
+    page = (DOCS / "security.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([A-Z]+ /\S+)` \|(.*)\|$", page, re.MULTILINE)
+    said = {route: [mark.strip() == "yes" for mark in marks.split("|")] for route, marks in rows}
+    assert said.keys() == described(application())
+    for route, (nobody, *scopes) in said.items():
+        access = TABLE[route]
+        assert nobody == (access.scopes == EVERYBODY), route
+        assert scopes == [nobody or scope in access.scopes for scope in SCOPES], route

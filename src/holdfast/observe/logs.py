@@ -71,9 +71,9 @@ def _pretty(stream: TextIO) -> list[Processor]:
 
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
-# Marks that turn the direction of a text, so that a line reads otherwise than it is.
+# Marks that turn the direction of a text or begin a line, so that it reads otherwise than it is.
 _CONTROLS |= {
-    code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 }
 
 

@@ -28,7 +28,7 @@ def left_as_before(job_id: str) -> dict[str, Any] | None:
     if message is None:
         return None
     task, seq = message.meta.get("task"), message.meta.get("seq")
-    if not isinstance(task, str) or not isinstance(seq, int):
+    if not isinstance(task, str) or not task.isprintable() or not isinstance(seq, int):
         return None
     with suppress(RedisError):
         if is_lacking(message.connection, message.worker_name or "", task):

@@ -26,7 +26,7 @@ def run_one(job_id: str) -> dict[str, Any]:
     try:
         job_id = check_id(job_id, "job_id")
     except InvalidInput as error:
-        return left(str(job_id), str(error))
+        return left(repr(str(job_id)[:60]), str(error))  # anybody's text, which must not steer who reads the log
     set_up("holdfast-rq", logger.warning)
     worker = OneJob(_options(read_settings()), Events(_log), job_id=job_id)
     try:
@@ -53,8 +53,14 @@ def _log(event: Event) -> None:
     """What went wrong; the ordinary life of a worker that lives for one job is not worth a line."""
     level, text, fields = sentence(event)
     if level in ("warning", "error") and not isinstance(event, RunEnded):
-        told = ", ".join(f"{name}={value}" for name, value in redact(None, level, fields).items())
+        told = ", ".join(f"{name}={_plain(value)}" for name, value in redact(None, level, fields).items())
         logger.log(logging.getLevelNamesMapping()[level.upper()], "%s: %s", text, told)
+
+
+def _plain(value: object) -> str:
+    """What would begin a line of its own, or steer a terminal, is shown: RQ's handlers write what they are given."""
+    text = str(value)
+    return text if text.isprintable() else repr(text)
 
 
 def _options(settings: Settings) -> WorkerOptions:

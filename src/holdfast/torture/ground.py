@@ -26,7 +26,7 @@ from holdfast.throwaway.process import ServerStartError
 from holdfast.torture.small_disk import SmallDisk
 from holdfast.wiring.sql import open_database
 
-DISK_BYTES = 3 << 30
+POSTGRES_DISK_BYTES, FILE_DISK_BYTES = 2 << 30, 1 << 30  # more takes long to fill
 # A commit that was acknowledged must survive an immediate stop. That the machine itself fails is not part of it, so the
 # disk need not be waited for.
 SERVER_SETTINGS: Mapping[str, str] = {
@@ -87,7 +87,7 @@ class Ground:
 
 def postgres_of_its_own() -> Ground:
     reason = SmallDisk.available()
-    disk = SmallDisk(DISK_BYTES) if reason is None else None
+    disk = SmallDisk(POSTGRES_DISK_BYTES) if reason is None else None
     try:
         server = PostgresServer(SERVER_SETTINGS, data_dir=None if disk is None else disk.path / "data")
         server.start()
@@ -138,7 +138,7 @@ def sqlite_file(beside: Path | None = None) -> Ground:
     if reason is not None:
         folder = Path(tempfile.mkdtemp(prefix="holdfast-torture-"))
         return Ground(_file_url(folder), no_disk=reason, remove=lambda: shutil.rmtree(folder, True))
-    disk = SmallDisk(DISK_BYTES)
+    disk = SmallDisk(FILE_DISK_BYTES)
     return Ground(_file_url(disk.path), disk=disk)
 
 

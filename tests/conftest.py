@@ -13,6 +13,9 @@ from typing import Protocol
 import pytest
 from hypothesis import HealthCheck, settings
 
+from holdfast.stores.postgres import open_postgres
+from holdfast.stores.sqlite import open_sqlite
+from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresEndpoint
 from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.programs import complete_path
@@ -122,6 +125,29 @@ def pgbouncer(pytestconfig: pytest.Config) -> PgbouncerEndpoint:
     if find_program() is None:
         pytest.skip("there is no pgbouncer, and apt cannot fetch it: install pgbouncer, or put it on PATH")
     return PgbouncerEndpoint(pytestconfig.stash[SERVERS].url("pgbouncer"))
+
+
+@pytest.fixture(scope="session")
+def template_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with Holdfast's tables, to be copied: to make them takes a hundred times as long."""
+    path = tmp_path_factory.mktemp("template") / "holdfast.db"
+    database = open_sqlite(f"sqlite:///{path}")
+    upgrade(database.engine)
+    database.close()
+    assert [entry.name for entry in path.parent.iterdir()] == ["holdfast.db"], "all of it is in the one file"
+    return path
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_server: PostgresEndpoint) -> Iterator[str]:
+    """The name of a Postgres database with Holdfast's tables, to be copied."""
+    name = f"template_{uuid.uuid4().hex}"
+    postgres_server.create_database(name)
+    database = open_postgres(postgres_server.url(name))
+    upgrade(database.engine)
+    database.close()
+    yield name
+    postgres_server.drop_database(name)
 
 
 @pytest.fixture

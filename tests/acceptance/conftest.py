@@ -1,14 +1,17 @@
 """A store of each kind, the command line on it, and the store itself to set the scene with."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.upgrade import upgrade
 from holdfast.wiring.sql import open_database
 from tests.acceptance.command_line import CommandLine, InProcess
+from tests.chaos.conftest import postgres_template, postgres_url
+
+__all__ = ["postgres_template", "postgres_url"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -19,10 +22,16 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_database"))
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_with_tables(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{shutil.copy(request.getfixturevalue('template_file'), tmp_path / 'jobs.db')}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
-def store(empty_database: str) -> Iterator[SqlStore]:
-    database = open_database(empty_database)
-    upgrade(database.engine)
+def store(database_with_tables: str) -> Iterator[SqlStore]:
+    database = open_database(database_with_tables)
     yield SqlStore(database)
     database.close()
 

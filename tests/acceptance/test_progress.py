@@ -15,7 +15,7 @@ from holdfast.stores.sql_store import SqlStore
 from tests.acceptance.command_line import CommandLine
 from tests.acceptance.terminal import Terminal, terminal
 
-on_a_file = pytest.mark.parametrize("empty_database", ["sqlite"], indirect=True)
+on_a_file = pytest.mark.parametrize("database_with_tables", ["sqlite"], indirect=True)
 
 
 def fail(store: SqlStore, count: int, queue: str = "default") -> None:

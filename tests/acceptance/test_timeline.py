@@ -46,7 +46,7 @@ def test_each_attempt_is_on_its_workers_lane_with_how_it_ended_in_a_letter(here:
     assert "\x1b" not in out
 
 
-@pytest.mark.parametrize("empty_database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database_with_tables", ["sqlite"], indirect=True)
 def test_colours_only_repeat_what_the_letters_say(holdfast: CommandLine, store: SqlStore) -> None:
     arguments = holdfast.arguments("jobs", "show", tried_twice(store))
     without = holdfast.environment(NO_COLOR="1")

@@ -18,7 +18,7 @@ from tests.acceptance.command_line import CommandLine, InProcess
 from tests.acceptance.terminal import Terminal, terminal
 
 # The live view is the same on every store.
-on_a_file = pytest.mark.parametrize("empty_database", ["sqlite"], indirect=True)
+on_a_file = pytest.mark.parametrize("database_with_tables", ["sqlite"], indirect=True)
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def shut(server: PostgresEndpoint, name: str) -> Iterator[None]:
     engine.dispose()
 
 
-@pytest.mark.parametrize("empty_database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("database_with_tables", ["postgresql"], indirect=True)
 def test_a_server_that_goes_away_is_said_in_the_header_and_seen_again(
     holdfast: CommandLine, store: SqlStore, postgres_server: PostgresEndpoint
 ) -> None:

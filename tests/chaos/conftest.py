@@ -1,14 +1,13 @@
 """Fresh databases with Holdfast's tables in them, and a crew of processes to set on them."""
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
 
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.chaos.crew import Crew
 from tests.chaos.databases import MovableClock, opened
@@ -22,15 +21,9 @@ def crew() -> Iterator[Crew]:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresEndpoint) -> Iterator[str]:
+def postgres_template(template_database: str) -> str:
     """The name of a database that is upgraded once and copied for every test."""
-    name = f"chaos_{uuid.uuid4().hex}"
-    postgres_server.create_database(name)
-    engine = create_engine(postgres_server.url(name))
-    upgrade(engine)
-    engine.dispose()
-    yield name
-    postgres_server.drop_database(name)
+    return template_database
 
 
 @pytest.fixture
@@ -42,10 +35,8 @@ def postgres_url(postgres_server: PostgresEndpoint, postgres_template: str) -> I
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    with opened(url):
-        return url
+def sqlite_url(tmp_path: Path, template_file: Path) -> str:
+    return f"sqlite:///{shutil.copy(template_file, tmp_path / 'jobs.db')}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

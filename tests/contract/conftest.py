@@ -48,27 +48,23 @@ def pooler(request: pytest.FixtureRequest) -> PgbouncerEndpoint | None:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("migrated") / "holdfast.db"
-    database = open_sqlite(f"sqlite:///{path}")
-    upgrade(database.engine)
-    database.close()
-    assert [entry.name for entry in path.parent.iterdir()] == ["holdfast.db"], "all of it is in the one file"
-    return path
+def migrated_file(template_file: Path) -> Path:
+    return template_file
 
 
 @pytest.fixture(scope="session")
 def migrated_database(
-    postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoint | None, pytestconfig: pytest.Config
+    request: pytest.FixtureRequest, postgres_server: PostgresEndpoint, pooler: PgbouncerEndpoint | None
 ) -> Iterator[str]:
     """Of this worker, for one test after the other: to empty it takes a fifth of the time of making another."""
     name = f"contract_{uuid.uuid4().hex}"
-    postgres_server.create_database(name)
+    postgres_server.create_database(name, None if pooler else request.getfixturevalue("template_database"))
     url = postgres_server.url(name)
-    database = open_postgres(pooler.through(url) if pooler else url)
-    upgrade(database.engine)
-    database.close()
-    if pytestconfig.getoption("--partitioned"):
+    if pooler:
+        database = open_postgres(pooler.through(url))
+        upgrade(database.engine)
+        database.close()
+    if request.config.getoption("--partitioned"):
         partition(url, MIDNIGHT)
     yield url
     let_go(url)

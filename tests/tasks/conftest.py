@@ -1,5 +1,6 @@
-"""An app on an empty file, for each test."""
+"""An app on a file without jobs, for each test."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from holdfast import App
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Iterator[App]:
-    app = App(f"sqlite:///{tmp_path}/jobs.db", lease=60)
+def app(tmp_path: Path, template_file: Path) -> Iterator[App]:
+    app = App(f"sqlite:///{shutil.copy(template_file, tmp_path / 'jobs.db')}", lease=60)
     yield app
     app.close()

@@ -153,6 +153,8 @@ def test_the_fixture_gives_an_app_a_store_of_its_own(app: App, holdfast_jobs: Ho
 
 
 def test_without_pytest(app: App, tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").unlink()
+
     @app.task
     def run() -> None: ...
 

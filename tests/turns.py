@@ -13,7 +13,18 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-TAKING_TURNS = ("acceptance", "chaos", "dashboard", "serve", "verify", "worker")
+TAKING_TURNS = (
+    "acceptance",
+    "chaos",
+    "dashboard",
+    "remote",
+    "serve",
+    "traces",
+    "transports",
+    "verify",
+    "webhooks",
+    "worker",
+)
 # On both, always: the first thing that anybody runs, and the two ways to lose a worker.
 ALWAYS_BOTH = ("worker/test_first_steps.py", "worker/test_killed_supervisor.py", "chaos/test_killed_processes.py")
 _DIALECT = re.compile(r"(?<=[\[-])(sqlite|postgres(?:ql)?)(?=[\]-])")

@@ -145,9 +145,10 @@ def both(migrated_file: Path, migrated_database: str, tmp_path: Path) -> Iterato
 
 
 def test_every_answer_is_as_described(both: list[Served]) -> None:
+    """Each is asked for every operation, though not every question."""
     questions = draw(both[0].url, examples=3)
-    for served in both:
-        ask(served, questions)
+    for place, served in enumerate(both):
+        ask(served, questions[place::2])
 
 
 @pytest.mark.long

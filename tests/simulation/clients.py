@@ -105,8 +105,8 @@ class Clients:
         given: dict[str, Any] = {}
         if random.random() < 0.5:
             given["id"] = new_ids(1)[0]
-        if random.random() < 0.3:
-            given["unique_key"] = random.choice(("red", "blue"))
+        if random.random() < 0.4:
+            given["unique_key"] = "red"
         if random.random() < 0.2:
             given["delay"] = random.uniform(0.1, LEASE_SECONDS)
         if random.random() < 0.3:
@@ -119,8 +119,8 @@ class Clients:
             queue=random.choice(QUEUES),
             priority=random.choice((0, 0, 5)),
             lease_seconds=LEASE_SECONDS,
-            max_attempts=random.choice((1, 3, 5)),
-            max_crashes=random.choice((1, 3)),
+            max_attempts=random.choice((1, 3, 5, 5)),
+            max_crashes=random.choice((1, 3, 3, 3)),
             retry=RETRY,
             **given,
         )

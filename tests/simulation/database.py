@@ -82,6 +82,9 @@ class Faults:
         if plan.is_away(world.now):
             self._trouble(weather.STORE_AWAY, host)
             raise StoreUnavailable("simulated: the store is away")
+        if plan.is_cut_off(host.name, world.now):
+            self._trouble(weather.CUT_OFF, host)
+            raise StoreUnavailable("simulated: nobody here reaches the store")
         if random.random() < plan.crashing:
             self._trouble(weather.CRASHED_IN_CALL, host)
             self.crash(host)
@@ -154,6 +157,10 @@ class SimulatedDatabase(SqliteDatabase):
     @contextmanager
     def _connection(self) -> Iterator[Any]:
         yield self._faults.disk.driver
+
+    def dawdle(self, seconds: float) -> None:
+        """Whoever asks here is slow just now."""
+        self._faults.world.sleep(self._faults.world.random.random() * seconds)
 
     def close(self) -> None:
         """The engine is everybody's."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.manifest import TaskInfo
 from holdfast.wiring.redis import StreamOptions
 from tests.simulation import seams, weather
@@ -31,7 +30,7 @@ from tests.simulation.weather import LEASE_SECONDS
 from tests.simulation.world import Host, Stalled, World
 
 DRAIN_SECONDS = 20 * LEASE_SECONDS
-SETTLING_SECONDS = 0.2
+SETTING_UP_SECONDS = SETTLING_SECONDS = 0.2
 SCHEDULE, SCHEDULE_TASK = "tick", "ticked"
 
 
@@ -97,10 +96,13 @@ class History:
 
     def _run(self) -> None:
         world, random = self.world, self.world.random
+        self.faults.is_calm = True
         self._as_operator("set up", self._set_up)
+        world.run(SETTING_UP_SECONDS)
+        self.faults.is_calm = False
         self.fleet.start()
         self.clients.start(random.randint(2, 7), self.plan.horizon)
-        self.strangers.start(random.choice((0, 0, 1, 2)), self.plan.horizon)
+        self.strangers.start(random.choice((0, 1, 1, 2)), self.plan.horizon)
         self._plan_faults()
         world.run(self.plan.horizon)
         self.faults.is_calm = self.redis.is_calm = True
@@ -131,10 +133,10 @@ class History:
         self.world.spawn(computer, what, lambda: act(computer))
 
     def _set_up(self, computer: Computer) -> None:
-        """Limits are there before the first job: until a worker has announced them, nothing is limited."""
+        """Limits are there before the first job: until somebody has set them, nothing is limited."""
         store = open_simulated(self.machine, self.faults, computer)
         for name, limits in self.sources.items():
-            self._insist(partial(store.set_source, name, **limits))
+            store.set_source(name, **limits)
 
     def _tidy_up(self, computer: Computer) -> None:
         store = open_simulated(self.machine, self.faults, computer)
@@ -146,19 +148,11 @@ class History:
                     store.pause_schedule(schedule.name)
             self.world.sleep(2.0)
 
-    def _insist(self, act: Callable[[], object]) -> None:
-        while True:
-            try:
-                act()
-                return
-            except StoreUnavailable:
-                self.world.sleep(0.2)
-
     # faults
 
     def _plan_faults(self) -> None:
         random = self.world.random
-        for _ in range(random.choice((0, 1, 2, 3))):
+        for _ in range(random.choice((0, 1, 2, 3, 4))):
             place = random.choice(sorted(self.fleet.workers))
             self._later(random.random(), partial(self.fleet.befall, place))
         if random.random() < 0.3:

@@ -38,9 +38,8 @@ class Fate:
 
 def fate(random: Random, is_calm: bool) -> Fate:
     """Mostly short and successful; when faults are over, always one or the other soon."""
-    seconds = (
-        random.choice((0.0, 0.05, 0.4, 2.0)) if random.random() < 0.8 else random.uniform(0.3, 2.5) * LEASE_SECONDS
-    )
+    is_long = random.random() < 0.3
+    seconds = random.uniform(0.3, 2.5) * LEASE_SECONDS if is_long else random.choice((0.0, 0.05, 0.4, 1.0))
     chance = random.random()
     outcome: Outcome | None = Succeeded({"n": 1})
     if chance < 0.13:

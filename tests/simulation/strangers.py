@@ -73,24 +73,33 @@ class Strangers:
         self._world.say(f"claimed {short(job.attempt_id)}")
         lease = Beat(job.job_id, job.attempt, job.lease_token, name, credential=CREDENTIAL)
         for _ in range(random.choice((0, 1, 3))):
-            self._world.sleep(random.uniform(0.1, 0.9) * LEASE_SECONDS)
-            self._asked(lambda: store.heartbeat([lease]))
+            self._world.sleep(random.uniform(0.1, 1.6) * LEASE_SECONDS)
+            self._beat(store, lease)
         self._world.sleep(random.choice((0.0, 0.5, 1.5)) * LEASE_SECONDS * random.random())
         outcome: Outcome = random.choice(
             (Succeeded({"by": name}), Failed(JobError("odd", "failed")), Released("no time"))
         )
         report = Report(job.job_id, job.attempt, job.lease_token, outcome, name, credential=CREDENTIAL)
+        if random.random() < 0.3:
+            self._forge(store, report)
         answer = self._report(store, report)
         if random.random() < 0.5:  # once more, later: the same answer again
             self._world.sleep(random.random() * LEASE_SECONDS)
             again = self._report(store, report)
             if answer is not None and again is not None and (answer.ok, answer.event) != (again.ok, again.event):
                 self._watch.violated("replay", f"{short(job.attempt_id)} was told {answer}, and then {again}")
-        if random.random() < 0.3:
-            forged = replace(report, outcome=Succeeded("forged"), lease_token="0" * 64)
-            told = self._asked(lambda: store.settle([forged]))
-            if told is not None and told[0].status is not Status.REFUSED:
-                self._watch.violated("token", f"{short(job.attempt_id)} was settled with a token that nobody has")
+
+    def _beat(self, store: SqlStore, lease: Beat) -> None:
+        is_over = self._watch.is_over(lease.job_id, lease.attempt)
+        beaten = self._asked(lambda: store.heartbeat([lease]))
+        if is_over and beaten is not None and beaten[0].status is Status.APPLIED:
+            self._watch.violated("token", f"{short(lease.job_id)}.{lease.attempt} is over, and its heartbeat was taken")
+
+    def _forge(self, store: SqlStore, report: Report) -> None:
+        forged = replace(report, outcome=Failed(JobError("forged", "by nobody")), lease_token="0" * 64)
+        told = self._asked(lambda: store.settle([forged]))
+        if told is not None and told[0].status is not Status.REFUSED:
+            self._watch.violated("token", f"{short(report.job_id)} was settled with a token that nobody has")
 
     def _report(self, store: SqlStore, report: Report) -> Settled | None:
         self.reported.add((report.job_id, report.attempt))

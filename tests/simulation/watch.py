@@ -21,6 +21,10 @@ _TWICE = (
     "SELECT task, unique_key, count(*) FROM holdfast_jobs WHERE unique_key IS NOT NULL"
     " AND state IN ('pending', 'running', 'retryable') GROUP BY task, unique_key HAVING count(*) > 1"
 )
+_REAPED = (
+    "SELECT 1 FROM holdfast_events WHERE job_id = ? AND attempt = ?"
+    " AND (event = 'lease_lost' OR detail ->> '$.by' = 'reaper')"
+)
 _LEFT = "SELECT 1 FROM holdfast_jobs WHERE state IN ('pending', 'running', 'retryable') LIMIT 1"
 _PAUSED = "SELECT count(*) FROM holdfast_schedules WHERE paused_at IS NOT NULL"
 
@@ -55,7 +59,10 @@ class Watch:
 
     def committed(self, host: Host) -> None:
         rows = self._disk.rows(_RUNNING)
-        self._expiries = {f"{row[0]}.{row[1]}": _seconds(row[2]) for row in rows}
+        before, self._expiries = self._expiries, {f"{row[0]}.{row[1]}": _seconds(row[2]) for row in rows}
+        for attempt_id in before.keys() - self._expiries.keys():
+            if before[attempt_id] > self._world.now and self._disk.rows(_REAPED, *attempt_id.split(".")):
+                self.violated("a live lease was reaped", short(attempt_id))
         for source, most in self._limits.items():
             inside = sum(1 for row in rows if row[3] == source)
             if inside > most:
@@ -66,6 +73,9 @@ class Watch:
         if self.is_draining:
             self.is_drained = not self._disk.rows(_LEFT) and self._disk.rows(_PAUSED)[0][0] == self._schedules
         self.look()
+
+    def is_over(self, job_id: str, attempt: int) -> bool:
+        return f"{job_id}.{attempt}" not in self._expiries
 
     def look(self) -> None:
         if not self._town.live:

@@ -13,6 +13,7 @@ REPLY_LOST = "store call committed, reply lost"
 SLOW_REQUEST = "store call late to take effect"
 SLOW_REPLY = "store's reply late"
 STORE_AWAY = "store away"
+CUT_OFF = "one process cut off from the store"
 CRASHED = "process killed"
 CRASHED_IN_CALL = "process killed at a store call"
 STOPPED = "process stopped past its lease"
@@ -28,7 +29,7 @@ CLIENT_GONE = "client killed at its call"
 
 # Every kind that a history may show. The suite's seeds together must show them all.
 FAULT_KINDS = (
-    FAILED_BEFORE, REPLY_LOST, SLOW_REQUEST, SLOW_REPLY, STORE_AWAY, CRASHED, CRASHED_IN_CALL, STOPPED, PAUSED,
+    FAILED_BEFORE, REPLY_LOST, SLOW_REQUEST, SLOW_REPLY, STORE_AWAY, CUT_OFF, CRASHED, CRASHED_IN_CALL, STOPPED, PAUSED,
     TERMINATED, HURRIED, RUNNER_KILLED, REDIS_AWAY, REDIS_REPLY_LOST, REDIS_FLUSHED, REDIS_DUPLICATE, CLIENT_GONE,
 )  # fmt: skip
 
@@ -41,18 +42,22 @@ class Weather:
     slow: float  # of requests, and of replies
     crashing: float  # of processes, at a call of theirs
     outages: tuple[tuple[float, float], ...]
+    cuts: tuple[tuple[float, float], ...]  # of the first worker's own line
     redis_failing: float
     redis_outages: tuple[tuple[float, float], ...]
 
     def is_away(self, now: float) -> bool:
         return any(start <= now < end for start, end in self.outages)
 
+    def is_cut_off(self, host: str, now: float) -> bool:
+        return host.startswith("w0.") and any(start <= now < end for start, end in self.cuts)
+
     def is_redis_away(self, now: float) -> bool:
         return any(start <= now < end for start, end in self.redis_outages)
 
 
 def drawn(random: Random) -> Weather:
-    horizon = random.uniform(0.8, 2.5) * LEASE_SECONDS
+    horizon = random.uniform(1.0, 3.0) * LEASE_SECONDS
     return Weather(
         horizon=horizon,
         failing=random.choice((0.0, 0.02, 0.08)),
@@ -60,11 +65,12 @@ def drawn(random: Random) -> Weather:
         slow=random.choice((0.0, 0.0, 0.02, 0.05)),
         crashing=random.choice((0.0, 0.0, 0.01)),
         outages=_outages(random, horizon, random.choice((0, 0, 0, 1))),
+        cuts=_outages(random, horizon, random.choice((0, 1))),
         redis_failing=random.choice((0.0, 0.05)),
         redis_outages=_outages(random, horizon, random.choice((0, 0, 1))),
     )
 
 
 def _outages(random: Random, horizon: float, count: int) -> tuple[tuple[float, float], ...]:
-    starts = [random.uniform(0.0, horizon) for _ in range(count)]
-    return tuple((start, min(horizon, start + random.uniform(0.1, 1.5) * LEASE_SECONDS)) for start in starts)
+    starts = [random.uniform(0.0, 0.7) * horizon for _ in range(count)]
+    return tuple((start, min(horizon, start + random.uniform(0.2, 2.0) * LEASE_SECONDS)) for start in starts)

@@ -19,7 +19,7 @@ from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.contract.ground import DIALECTS, ByHand, Clock, HostClock, ServerClock
-from tests.contract.kept import connections_to, judge, let_go
+from tests.contract.kept import connections_to, emptying, judge, let_go
 from tests.examples.scale_page import MIDNIGHT, partition
 from tests.servers.pgbouncer import PgbouncerEndpoint
 
@@ -73,7 +73,8 @@ def migrated_database(
 
 def make_empty(url: str, *, as_new: bool = False) -> None:
     """As if it had just been migrated, whatever the test before it did or left open."""
-    connections_to(url).make_empty(as_new=as_new)
+    with emptying(url) as connections:
+        connections.make_empty(as_new=as_new)
 
 
 @pytest.fixture(params=DIALECTS)
@@ -84,10 +85,10 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path, pooler: Pgbounc
     url: str = request.getfixturevalue("migrated_database")
     as_new = request.node.get_closest_marker("new_tables") is not None
     if pooler is None:
-        make_empty(url, as_new=as_new)
+        connections_to(url).make_empty(as_new=as_new)
         return url
     pooler.cut(make_url(url).database or "")
-    make_empty(url, as_new=as_new)
+    connections_to(url).make_empty(as_new=as_new)
     return pooler.through(url)
 
 

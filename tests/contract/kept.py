@@ -8,7 +8,8 @@ is cut. Their settings are what they were: nobody changes those for longer than 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool
@@ -110,6 +111,15 @@ def connections_to(url: str) -> KeptConnections:
     if url not in _KEPT:
         _KEPT[url] = KeptConnections(url)
     return _KEPT[url]
+
+
+@contextmanager
+def emptying(url: str) -> Iterator[KeptConnections]:
+    """Those that are kept, or some for the moment: whose database it is may not know of any."""
+    passing = None if url in _KEPT else KeptConnections(url)
+    yield passing or _KEPT[url]
+    if passing is not None:
+        passing.close()
 
 
 def let_go(url: str) -> None:

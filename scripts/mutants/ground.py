@@ -62,7 +62,7 @@ class Ground:
 
 @contextmanager
 def copied(source: Path = REPOSITORY) -> Iterator[Ground]:
-    with TemporaryDirectory(prefix="mutants-") as folder:
+    with TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
         root = Path(folder).resolve() / "tree"
         shutil.copytree(source, root, ignore=_LEFT_OUT)
         if (source / _FETCHED).is_dir():

@@ -16,7 +16,7 @@ from tests.servers.shared import URL_VARIABLES, Kind, SharedServers
 
 KEPT = REPOSITORY / ".cache" / "mutants.json"
 SERVERS: tuple[Kind, ...] = ("postgres", "valkey")
-FEW = 4  # whose tests start servers of their own
+FEW = 8  # whose tests start servers of their own
 
 
 class NotGreen(Exception):

@@ -96,7 +96,8 @@ class Trials:
         )
 
     def close(self) -> None:
-        self._nursery.kill()
+        """Whatever is under way ends with it."""
+        reap(kill_tree(self._nursery.pid))
         self._nursery.wait()
         for pipe in (self._nursery.stdin, self._nursery.stdout):
             if pipe is not None:

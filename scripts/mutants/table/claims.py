@@ -58,14 +58,6 @@ MUTANTS = (
         ("chaos/test_open_transactions.py::test_claims_pass_a_locked_row_by[that reads for update-commits]",),
     ),
     Mutant(
-        "claim-without-lock",
-        "Of many who claim at once one gets the job.",
-        "stores/routines/claim.py",
-        "ORDER BY j.run_after, j.id LIMIT wanted FOR NO KEY UPDATE OF j SKIP LOCKED",
-        "ORDER BY j.run_after, j.id LIMIT wanted",
-        ("chaos/test_one_row.py::test_one_of_sixty_four_claimers_wins_the_only_row",),
-    ),
-    Mutant(
         "claim-of-the-future",
         "A job that is not due is not claimed.",
         "stores/routines/claim.py",
@@ -151,7 +143,7 @@ MUTANTS = (
         "stores/routines/sources.py",
         "    ORDER BY s.name FOR NO KEY UPDATE OF s SKIP LOCKED);",
         "    ORDER BY s.name);",
-        ("chaos/test_one_row.py::test_sixty_four_claimers_of_a_limited_source_get_one_job[postgres]",),
+        ("contract/test_claim_job.py::test_a_limit_that_stays_locked_leaves_the_others_to_be_had",),
     ),
     Mutant(
         "queue-limit-not-counted",
@@ -211,6 +203,6 @@ MUTANTS = (
         "stores/verbs/claiming.py",
         "if digests.token_digest(token, credential) == digest), None)",
         "if digest), None)",
-        ("contract/test_recover.py::test_what_a_worker_is_working_on_is_no_lost_claim",),
+        ("contract/test_recover.py::test_what_a_worker_is_working_on_is_no_lost_claim[sqlite]",),
     ),
 )

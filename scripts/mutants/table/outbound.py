@@ -19,10 +19,7 @@ MUTANTS = (
         "webhooks/signing.py",
         'content = f"{message_id}.{timestamp}.".encode() + body',
         'content = f"{message_id}..".encode() + body',
-        (
-            "webhooks/test_signing.py::test_the_signature_is_the_one_anybody_can_compute",
-            "webhooks/test_signing.py::test_a_header_that_was_changed_is_found",
-        ),
+        ("webhooks/test_signing.py::test_the_signature_is_the_one_anybody_can_compute",),
     ),
     Mutant(
         "old-messages-taken",
@@ -30,7 +27,7 @@ MUTANTS = (
         "webhooks/signing.py",
         "if abs((time.time() if now is None else now) - sent) > tolerance:",
         "if sent - (time.time() if now is None else now) > tolerance:",
-        ("webhooks/test_signing.py::test_an_old_message_and_one_from_the_future_are_refused",),
+        ("webhooks/test_signing.py::test_an_old_message_and_one_from_the_future_are_refused[-301]",),
     ),
     Mutant(
         "short-secrets-taken",
@@ -38,7 +35,7 @@ MUTANTS = (
         "webhooks/signing.py",
         "    if len(key) < SHORTEST_SECRET_BYTES:\n",
         "    if not key:\n",
-        ("webhooks/test_signing.py::test_a_secret_that_is_none_is_refused",),
+        ("webhooks/test_signing.py::test_a_secret_that_is_none_is_refused[short]",),
     ),
     Mutant(
         "sent-unsigned",
@@ -46,10 +43,7 @@ MUTANTS = (
         "webhooks/delivering.py",
         "        if not secrets:\n            raise ConfigurationError(",
         "        if secrets is None:\n            raise ConfigurationError(",
-        (
-            "webhooks/test_delivering.py::test_nothing_is_sent_unsigned",
-            "webhooks/test_working.py::test_without_a_secret_nothing_is_sent",
-        ),
+        ("webhooks/test_delivering.py::test_nothing_is_sent_unsigned",),
     ),
     Mutant(
         "private-addresses-reached",
@@ -57,7 +51,7 @@ MUTANTS = (
         "webhooks/permission.py",
         "if self.allows(address) or (usual_port and is_public(address))]",
         "if self.allows(address) or usual_port]",
-        ("webhooks/test_permission.py::test_private_addresses_are_refused_written_down_or_looked_up",),
+        ("webhooks/test_permission.py::test_private_addresses_are_refused_written_down_or_looked_up[0.0.0.0]",),
     ),
     Mutant(
         "address-in-ipv6-clothes",
@@ -65,7 +59,9 @@ MUTANTS = (
         "webhooks/addresses.py",
         "    if inside and not all(is_public(found) for found in inside):\n        return False\n",
         "",
-        ("webhooks/test_permission.py",),
+        (
+            "webhooks/test_permission.py::test_private_addresses_are_refused_written_down_or_looked_up[::ffff:127.0.0.1]",
+        ),
     ),
     Mutant(
         "name-looked-up-again",
@@ -82,14 +78,6 @@ MUTANTS = (
         "server_hostname=target.host)",
         "server_hostname=str(address))",
         ("webhooks/test_delivering.py::test_tls_is_checked_for_the_name_in_the_url",),
-    ),
-    Mutant(
-        "receiver-without-an-end",
-        "A receiver that does not come to an end is left.",
-        "webhooks/sending.py",
-        "        self._connection.settimeout(_left(self._deadline))\n        return self._connection.recv_into(buffer)",
-        "        return self._connection.recv_into(buffer)",
-        ("webhooks/test_delivering.py::test_a_receiver_that_does_not_come_to_an_end_is_left",),
     ),
     Mutant(
         "stack-told-to-receivers",
@@ -121,7 +109,7 @@ MUTANTS = (
         "observe/redaction.py",
         "if value is not None and isinstance(name, str) and _SECRET_NAME.search(name):",
         "if value is not None and name == SECRET:",
-        ("unit/observe/test_logs.py::test_a_field_that_is_named_like_a_secret_is_hidden",),
+        ("unit/observe/test_logs.py::test_a_field_that_is_named_like_a_secret_is_hidden[pretty]",),
     ),
     Mutant(
         "passwords-in-the-log",
@@ -129,6 +117,6 @@ MUTANTS = (
         "settings.py",
         'text = re.sub(r"(://[^\\s/:@]*):\\S*@", rf"\\1:{SECRET}@", text)',
         "text = str(text)",
-        ("unit/observe/test_logs.py::test_no_password_of_a_url_is_written",),
+        ("unit/observe/test_logs.py::test_no_password_of_a_url_is_written[pretty]",),
     ),
 )

@@ -152,7 +152,7 @@ MUTANTS = (
         "stores/verbs/holds.py",
         "    if answer.admitted and transaction.rows(sql.INSERT",
         "    answer = ADMITTED\n    if answer.admitted and transaction.rows(sql.INSERT",
-        ("contract/test_entering_late.py::test_who_saw_the_last_place_and_came_second_does_not_enter",),
+        ("contract/test_entering_late.py::test_who_saw_the_last_place_and_came_second_does_not_enter[sqlite]",),
     ),
     Mutant(
         "entry-after-the-leave",

@@ -40,7 +40,7 @@ MUTANTS = (
         "stores/verbs/claim_named.py",
         "return [replace(job, message_id=self.messages.get(job.job_id)) for job in claimed]",
         "return claimed",
-        ("transports/test_redis_messages.py::test_a_job_travels_as_its_id_and_version_and_nothing_stays",),
+        ("transports/test_redis_messages.py::test_a_job_travels_as_its_id_and_version_and_nothing_stays[sqlite]",),
     ),
     Mutant(
         "group-not-made-again",
@@ -48,7 +48,7 @@ MUTANTS = (
         "transports/redis_streams/scripts/take.lua",
         "      redis.pcall('XGROUP', 'CREATE', key, ARGV[2], '0')\n",
         "",
-        ("transports/test_redis_messages.py::test_a_job_travels_as_its_id_and_version_and_nothing_stays",),
+        ("transports/test_redis_messages.py::test_a_job_travels_as_its_id_and_version_and_nothing_stays[sqlite]",),
     ),
     Mutant(
         "window-without-a-bound",
@@ -57,7 +57,7 @@ MUTANTS = (
         "  if added < room and not named[ARGV[at]] then",
         "  if not named[ARGV[at]] then",
         (
-            "transports/test_redis_messages.py::test_a_stream_is_never_longer_than_its_window_and_is_topped_up_in_the_order_of_claims",
+            "transports/test_redis_messages.py::test_a_stream_is_never_longer_than_its_window_and_is_topped_up_in_the_order_of_claims[sqlite]",
         ),
     ),
     Mutant(
@@ -66,7 +66,9 @@ MUTANTS = (
         "transports/redis_streams/sweeper.py",
         "return self._streams.add(queue, jobs, only_new=True) if jobs else 0",
         "return self._streams.add(queue, jobs) if jobs else 0",
-        ("transports/test_redis_messages.py",),
+        (
+            "transports/test_redis_messages.py::test_a_stream_is_never_longer_than_its_window_and_is_topped_up_in_the_order_of_claims[sqlite]",
+        ),
     ),
     Mutant(
         "sweep-that-offers-nothing",
@@ -82,7 +84,7 @@ MUTANTS = (
         "transports/redis_streams/sweeper.py",
         "            if held is not None and offer.owner == held.consumer:\n                continue\n",
         "",
-        ("chaos/test_redis_takeover.py::test_a_message_stays_with_the_worker_that_runs_its_job",),
+        ("chaos/test_redis_takeover.py::test_a_message_stays_with_the_worker_that_runs_its_job[sqlite]",),
     ),
     Mutant(
         "message-of-the-dead-not-taken-over",
@@ -90,10 +92,7 @@ MUTANTS = (
         "transports/redis_streams/sweeper.py",
         "            elif message.job_id not in unread:\n                disposal.put_back.append(message)\n",
         "            elif message.job_id not in unread:\n                continue\n",
-        (
-            "chaos/test_redis_takeover.py::test_the_messages_of_a_killed_process_are_taken_over",
-            "transports/test_redis_messages.py",
-        ),
+        ("transports/test_redis_messages.py::test_messages_in_no_hands_are_found",),
     ),
     Mutant(
         "poison-read-again-and-again",
@@ -125,7 +124,7 @@ MUTANTS = (
         "transports/redis_streams/store.py",
         "        except (RedisAway, RedisRefused):\n            return self._claim_by_database(asked)\n",
         "        except (RedisAway, RedisRefused):\n            return ClaimedJobs()\n",
-        ("chaos/test_redis_lost.py::test_every_job_still_ends",),
+        ("transports/test_redis_away.py::test_a_job_is_enqueued_claimed_and_finished_without_redis",),
     ),
     Mutant(
         "redis-asked-at-once-again",
@@ -143,6 +142,6 @@ MUTANTS = (
         "transports/rq_queues.py",
         "unknown = [offer for offer, is_known in zip(offers, known, strict=True) if not is_known]",
         "unknown = list(offers)",
-        ("rq/test_offering.py",),
+        ("rq/test_offering.py::test_the_sweep_offers_what_has_no_message_up_to_the_window",),
     ),
 )

@@ -106,7 +106,7 @@ MUTANTS = (
         "worker/reports.py",
         "            self._put_back(self._asked)\n",
         "            self._asked = []\n",
-        ("worker/test_outage.py::test_workers_live_through_a_crash_of_postgres_and_charge_nothing",),
+        ("unit/worker/test_kept_reports.py::test_a_report_that_met_a_store_that_is_away_is_told_again",),
     ),
     Mutant(
         "neighbours-of-a-bad-report",
@@ -131,8 +131,7 @@ MUTANTS = (
         "        self._runs.give_back_queued()\n",
         "",
         (
-            "worker/test_rolling_restart.py",
-            "worker/test_draining.py",
+            "unit/worker/test_ways_out.py::test_what_no_runner_has_started_is_given_back_at_once_when_the_worker_is_to_stop",
         ),
     ),
     Mutant(
@@ -141,7 +140,7 @@ MUTANTS = (
         "worker/draining.py",
         '            self._runs.release_started("the worker stopped before it was done")\n',
         "",
-        ("worker/test_rolling_restart.py::test_jobs_longer_than_the_grace_are_released_and_run_again_without_charge",),
+        ("unit/worker/test_ways_out.py::test_a_job_that_fails_because_the_worker_ends_it_is_released_and_not_charged",),
     ),
     Mutant(
         "drain-before-the-reports",
@@ -149,10 +148,7 @@ MUTANTS = (
         "worker/draining.py",
         "        if len(self._runs.book) == 0 and undelivered == 0:\n",
         "        if all(held.reported for held in self._runs.book):\n",
-        (
-            "worker/test_rolling_restart.py",
-            "worker/test_killed_with_results.py",
-        ),
+        ("unit/worker/test_ways_out.py::test_a_worker_has_not_stopped_while_a_report_is_on_its_way",),
     ),
     Mutant(
         "claim-in-flight-kept",
@@ -181,8 +177,7 @@ MUTANTS = (
         "            if started:\n                self._lost_runner(held, runner, exit)\n",
         "            if started or not held.reported:\n                self._lost_runner(held, runner, exit)\n",
         (
-            "worker/test_killed_runner.py",
-            "unit/worker/test_review.py",
+            "unit/worker/test_ways_out.py::test_the_death_of_a_runner_is_charged_to_what_it_had_started_and_to_nothing_else",
         ),
     ),
     Mutant(
@@ -192,7 +187,7 @@ MUTANTS = (
         "            held.limit_at = now + held.job.timeout_seconds\n",
         "            held.limit_at = now + 1000 * held.job.timeout_seconds\n",
         (
-            "worker/test_time_limits.py::test_what_stops_when_it_is_told_has_failed_and_what_finishes_in_the_grace_has_succeeded",
+            "worker/test_time_limits.py::test_what_stops_when_it_is_told_has_failed_and_what_finishes_in_the_grace_has_succeeded[sqlite]",
         ),
     ),
     Mutant(
@@ -202,7 +197,7 @@ MUTANTS = (
         '            self._kill(held, "did not stop")\n',
         "            pass\n",
         (
-            "worker/test_time_limits.py::test_what_ignores_term_and_hides_a_daemon_is_gone_with_it_within_the_limit_and_the_grace",
+            "worker/test_time_limits.py::test_what_ignores_term_and_hides_a_daemon_is_gone_with_it_within_the_limit_and_the_grace[sqlite]",
         ),
     ),
     Mutant(
@@ -211,7 +206,7 @@ MUTANTS = (
         "periodic/duties.py",
         "        trying(Duty.GIVE_BACK, lambda: self._give_back(store))\n",
         "",
-        ("unit/worker/test_review.py::test_a_lost_claim_is_given_back_even_if_the_first_try_fails",),
+        ("unit/worker/test_lost_claims.py::test_a_round_of_duties_gives_back_what_a_lost_answer_brought",),
     ),
     Mutant(
         "last-chance-queued-behind-another",

@@ -59,6 +59,10 @@ def suspicious(html: str) -> list[str]:
     return parser.found
 
 
+# What a page or a form may do to the store is in `test_http_fields.py`, on both.
+pytestmark = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
 def served(served_database: str) -> Iterator[Served]:
     with serving(served_database, limits=Limits(requests_per_second=0, failures_per_second=0)) as served:
@@ -90,9 +94,9 @@ def test_everything_on_a_page_is_text(served: Served, visitor: httpx.Client) -> 
 
 
 def test_a_page_that_is_searched_for_is_so_as_well(visitor: httpx.Client) -> None:
-    for text in HOSTILE.values():
+    for number, text in enumerate(HOSTILE.values()):
         raw = quote_from_bytes(text.encode("utf-8", "surrogatepass"))
-        for query in QUERIES:
+        for query in (QUERIES[number % len(QUERIES)], QUERIES[-1]):
             answer = visitor.get(f"{query}{raw}")
             assert answer.status_code in (200, 404, 422), (query, text, answer.status_code)
             assert answer.headers["content-type"].startswith(("text/html", "application/problem+json"))

@@ -6,6 +6,7 @@ import http.client
 import http.server
 import queue
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -399,3 +400,20 @@ def test_http_replies_are_cut_to_posts_alone() -> None:
             assert proxy.keep_replies() == 1
         server.shutdown()
     assert [len(body) for body in Counter.posted] == [300_000, 1]
+
+
+def test_an_end_that_is_due_to_a_side_that_has_just_reset_goes_nowhere_and_breaks_nothing() -> None:
+    with closing(Echo()) as echo, FaultProxy(echo.address) as proxy:
+        client = socket.create_connection(proxy.address)
+        client.sendall(b"hello")
+        assert client.recv(5) == b"hello"
+
+        def reset_and_end() -> None:
+            """In the loop's own thread, so that it cannot have heard of the one before it does the other."""
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            for line in proxy._lines:
+                line.client._write(None)
+
+        proxy._done(reset_and_end)
+        wait_until(lambda: proxy.connections == 0, what="the connection is gone")

@@ -13,6 +13,7 @@ import random
 import socket
 import struct
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -157,7 +158,8 @@ class End(asyncio.Protocol):
         if data is not None:
             self.transport.write(data)
         else:
-            self.transport.write_eof()
+            with suppress(OSError):  # this side has reset it, and the loop has not heard of that yet
+                self.transport.write_eof()
             self._line.told_the_end()
 
     def _forget_waiting(self) -> None:

@@ -80,6 +80,7 @@ class Run:
         self._told = told
         self._born = setting.born
         self._strikes: list[Strike] = []
+        self._misfires: dict[str, str] = {}
         self._ticked_until: float | None = None
         self._lock = threading.Lock()
 
@@ -159,7 +160,11 @@ class Run:
     def _strike(self, number: int, kind: Kind) -> Done | None:
         chance = random.Random(f"{self._options.seed}-{number}-{kind.name}")
         at = time.monotonic()
-        struck = kind.strike(self._stage, chance)
+        try:
+            struck = kind.strike(self._stage, chance)
+        except Exception as error:  # half an hour of evidence must not be lost for it; the report says so
+            self._misfires[kind.name] = f"went wrong itself: {error!r}"
+            return None
         return Done(kind.name, struck, at, time.monotonic()) if struck.hits else None
 
     def _watch(self, done: Done) -> None:
@@ -256,7 +261,7 @@ class Run:
             drained_seconds=None if drained is None else round(drained, 1),
             load=judged.load,
             strikes=strikes,
-            left_out={**left_out, **missed},
+            left_out={**left_out, **missed, **self._misfires},
             broken=judged.broken,
             rules_checked=judged.rules_checked,
             timeline=judged.timeline,

@@ -14,10 +14,10 @@ PIP := $(PY) -m pip --quiet --disable-pip-version-check
 
 # Set to use one certain interpreter: make setup PYTHON=python3.12
 PYTHON ?=
-# Extra arguments for demo, test, test-long, bench and bench-peers: make test ARGS="-k lease"
+# Extra arguments for demo, test, test-long, bench, bench-peers, mutants and simulate: make test ARGS="-k lease"
 ARGS ?=
 
-.PHONY: help setup demo programs test test-long check format bench bench-peers docs lock clean
+.PHONY: help setup demo programs test test-long check format bench bench-peers audit mutants simulate docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,15 @@ bench: $(STAMP) ## Run the benchmarks
 
 bench-peers: $(STAMP) ## Measure other job queues beside ours, in environments of their own
 	@$(PY) -m benchmarks.peers $(ARGS)
+
+audit: $(STAMP) ## Check pins, installed packages and licences
+	@$(PY) -m scripts.audit_dependencies
+
+mutants: $(STAMP) ## Take out a line of safety at a time, and see which test notices
+	@$(PY) -m scripts.mutants $(ARGS)
+
+simulate: $(STAMP) ## Simulate a hundred thousand histories (ARGS="--seeds A..B --processes N")
+	@$(PY) -m tests.simulation $(or $(ARGS),--seeds 0..99999 --processes 2)
 
 docs: $(STAMP) ## Render the generated documentation
 	@$(PY) -m scripts.render_docs

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.trace:
         for seed in given.seeds:
-            print(*simulate(seed).trace, sep="\n")
+            print(*simulate(seed, is_told=True).trace, sep="\n")
     summary, seconds = _run(given.seeds, given.processes)
     for result in summary.failed[:SHOWN]:
         print(told(result))

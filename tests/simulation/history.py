@@ -46,8 +46,9 @@ class Result:
 
 
 class History:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_told: bool = False) -> None:
         self.seed = seed
+        self.is_told = is_told
         self.world = world = World(seed)
         self.machine = Machine(world)
         self.plan = weather.drawn(world.random)
@@ -91,7 +92,8 @@ class History:
     def _result(self, judge: Judge) -> Result:
         world = self.world
         violations = (*self.watch.violations, *judge.violations())
-        trace = tuple(f"{at:9.4f} {host:12} {what}" for at, host, what in world.trace)
+        is_wanted = self.is_told or bool(violations)
+        trace = tuple(f"{at:9.4f} {host:12} {what}" for at, host, what in world.trace) if is_wanted else ()
         return Result(self.seed, violations, trace, world.steps, world.now, world.faults, judge.events)
 
     def _run(self) -> None:
@@ -182,8 +184,9 @@ class History:
             self.world.kill(host)
 
 
-def simulate(seed: int) -> Result:
-    return History(seed).run()
+def simulate(seed: int, *, is_told: bool = False) -> Result:
+    """The trace is put into words where it is asked for, or where something went wrong."""
+    return History(seed, is_told=is_told).run()
 
 
 def spare_the_collector() -> None:

@@ -5,4 +5,10 @@ changes what is drawn from a seed looks for another one that shows the same, wit
 from __future__ import annotations
 
 # Seed: what it shows.
-KEPT: dict[int, str] = {}
+KEPT: dict[int, str] = {
+    1: "a stranger's heartbeat renews a lease that has expired and that a reaper has read already",
+    2: "a lease that could not be confirmed in time is given back, and charged to nobody",
+    4: "two jobs of a source for one are due at once",
+    5: "somebody settles a running job with a token that was never given out",
+    21: "a worker is cut off from the store for longer than its lease, and its runner would run on",
+}

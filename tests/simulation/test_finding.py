@@ -1,4 +1,4 @@
-"""A simulation that finds nothing is decoration: with one safeguard taken out of the real code, it finds a violation."""
+"""A simulation that finds nothing is decoration: with one safeguard taken out of the real code, it finds something."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.simulation.running import Summary, run, run_in_portions, told
 from tests.simulation.weather import FAULT_KINDS
 
 CHUNK = 25
-CHUNKS = 24
+CHUNKS = 12
 LONG = range(100_000, 110_000)
 # Nobody has a verb for it; the contract suite types it by hand.
 UNREACHED = {Event.REPLACED}

@@ -32,6 +32,7 @@ def test_the_quick_ones_are_killed_what_changes_nothing_survives_and_what_cannot
     assert json.loads(again.stdout) == [found[name] for name in QUICK]
 
 
+@pytest.mark.long
 def test_a_test_that_is_not_there_is_told_before_anything_is_planted(tmp_path: Path) -> None:
     ran = mutants(tmp_path / "kept.json", "--table", "tests.mutants.unfindable", seconds=100)
     assert (ran.returncode, ran.stdout) == (2, "")

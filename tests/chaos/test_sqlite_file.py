@@ -129,7 +129,7 @@ def test_mixed_verbs_from_eight_processes_while_checkpoints_run(
     assert sum(each.side_by_side for each in seen) == 0
     shrunk = [sizes for each in seen for sizes in each.shrunk]
     assert shrunk
-    # Of most: seven others go on writing, and whoever gets no processor between its two looks sees what they have added.
+    # Of most: seven others go on writing, and who gets no processor between its two looks sees what they have added.
     assert sum(after < before for before, after in shrunk) > len(shrunk) / 2
     # `sqlite_store` keeps the file open, so that it was not the last process to leave that emptied the WAL.
     assert wal_size(sqlite_path(sqlite_url)) < max(before for before, _ in shrunk) + THRESHOLD

@@ -134,6 +134,16 @@ def variables() -> tuple[str, ...]:
     return tuple(variable for setting in _SETTINGS.values() for variable in setting.variables)
 
 
+def neutral_environment() -> dict[str, str]:
+    """Ours, without anything that would lead a process to the configured store, a collector or a proxy."""
+    leading = set(variables())
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in leading and not name.startswith(("HOLDFAST_", "OTEL_")) and not name.lower().endswith("_proxy")
+    }
+
+
 def nearest_project(directory: Path) -> Path | None:
     """The closest folder, from here upwards, with a pyproject.toml."""
     folders = (directory, *directory.parents)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.runners.commands.spawn import dying_with_us
-from holdfast.runners.descendants import children
+from holdfast.runners.descendants import kill_tree
 from holdfast.torture.results import Life
 
 DATABASE, HTTP, REDIS, RQ, PLANE, CLIENT = "database", "http", "redis", "rq", "control plane", "client"
@@ -42,7 +42,6 @@ class Member:
     popen: subprocess.Popen[bytes] | None = None
     lives: list[Life] = field(default_factory=list)
     ending: str = ""  # how the present life is being ended, if somebody does
-    is_frozen: bool = False
     _began: float = 0.0
     _rest_until: float = 0.0
 
@@ -80,7 +79,7 @@ class Member:
                 stderr=log,
                 start_new_session=True,
             )
-        self._began, self.ending, self.is_frozen = time.monotonic() - self.born, "", False
+        self._began, self.ending = time.monotonic() - self.born, ""
 
     def tend(self) -> None:
         """Take note of an end, and start it again."""
@@ -108,19 +107,6 @@ class Member:
         with suppress(ProcessLookupError):
             os.kill(popen.pid, number)
         return True
-
-    def runners(self) -> list[int]:
-        """Its child processes."""
-        return children(self.pid) if self.is_running else []
-
-    def tree(self) -> list[int]:
-        """It and everybody below it, the oldest first."""
-        if not self.is_running:
-            return []
-        found = [self.pid]
-        for pid in found:
-            found += [child for child in children(pid) if child not in found]
-        return found
 
     def said(self) -> str:
         """The end of its log."""
@@ -175,7 +161,5 @@ def _wait(member: Member, until: float) -> None:
     try:
         member.popen.wait(max(0.1, until - time.monotonic()))
     except subprocess.TimeoutExpired:
-        for pid in reversed(member.tree()):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_tree(member.popen.pid)
         member.popen.wait()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-SAFE_RULES = "the rules of `holdfast verify`"
-
 
 @dataclass(frozen=True, slots=True)
 class Strike:

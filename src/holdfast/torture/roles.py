@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.settings import variables
+from holdfast.settings import neutral_environment
 from holdfast.torture import tasks
 from holdfast.torture.crew import CLIENT, DATABASE, HTTP, PLANE, REDIS, RQ, Role
 from holdfast.torture.errand import Errand
@@ -126,15 +125,3 @@ class Cast:
         }
         clock = self.clocks.get(name)
         return command, environment if clock is None else clock.environment(environment)
-
-
-def neutral_environment() -> dict[str, str]:
-    """Ours, without anything that would lead a process to what is configured for real work."""
-    leading = {*variables(), "HOLDFAST_APP"}
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in leading
-        and not name.startswith(("HOLDFAST_", "OTEL_", "PG"))
-        and not name.lower().endswith("_proxy")
-    }

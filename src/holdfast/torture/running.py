@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -143,6 +143,7 @@ class Run:
         began, by_name = time.monotonic(), {kind.name: kind for kind in kinds}
         until = began + self._options.seconds
         with ThreadPoolExecutor(AT_ONCE, "torture-fault") as strikers, ThreadPoolExecutor(AT_ONCE) as watchers:
+            watched: list[Future[None]] = []
             for number, group in enumerate(groups(self._options.seed, sorted(by_name))):
                 self._stage.stop.wait(min(group.rest_seconds, max(0.0, until - time.monotonic())))
                 if time.monotonic() >= until or self._stage.stop.is_set():
@@ -150,9 +151,12 @@ class Run:
                 self._told(f"{time.monotonic() - began:.0f} s, now {' and '.join(group.kinds)}")
                 strike = partial(self._strike, number)
                 struck = list(strikers.map(strike, [by_name[name] for name in group.kinds]))
-                watched = [watchers.submit(self._watch, one) for one in struck if one is not None]
+                watches = [watchers.submit(self._watch, one) for one in struck if one is not None]
+                watched += watches
                 if group.is_patient:
-                    wait(watched)
+                    wait(watches)
+        for one in watched:
+            one.result()  # a watch that went wrong must not pass for a fault that was never there
         if not kinds:
             self._stage.stop.wait(max(0.0, until - time.monotonic()))
         return time.monotonic() - began

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.job import MAX_BUDGET, NewJob
@@ -28,6 +29,7 @@ from holdfast.torture.proxy import FaultProxy
 from holdfast.torture.skewed import SkewedClock
 
 LOOK_SECONDS = 0.1
+AWAY = (HoldfastError, SQLAlchemyError)  # how it is heard that the store is
 PROBE = "tough.quick"
 TOP_PRIORITY = 100
 
@@ -65,7 +67,7 @@ class Stage:
         wanted = select(jobs.c.id, jobs.c.attempt).where(
             jobs.c.state == State.RUNNING, jobs.c.lease_owner.like(f"{member.name}-%")
         )
-        with suppress(Exception), self.store.database.engine.connect() as connection:
+        with suppress(*AWAY), self.store.database.engine.connect() as connection:
             return [HeldJob(str(row.id), row.attempt) for row in connection.execute(wanted)]
         return []
 
@@ -86,7 +88,7 @@ class Stage:
         try:
             with self.store.database.engine.connect() as connection:
                 rows = connection.execute(wanted).all()
-        except Exception:  # the store is away: one of the faults
+        except AWAY:  # the store is away: one of the faults
             return []
         return [str(row.id) for row in rows if row.state != State.RUNNING or row.attempt > left[str(row.id)]]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast.cli.demo import samples
 from holdfast.runners.commands.spawn import dying_with_us
-from holdfast.settings import variables
+from holdfast.settings import neutral_environment
 
 PATIENCE_SECONDS = 3.0
 TAIL_LINES = 12
@@ -24,7 +24,7 @@ class Crew:
 
     def __init__(self, folder: Path, common: Mapping[str, str]) -> None:
         self._folder = folder
-        self._environment = {**_neutral(), **common, "PYTHONPATH": samples.python_path()}
+        self._environment = {**neutral_environment(), **common, "PYTHONPATH": samples.python_path()}
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, queues: Sequence[str], door: Mapping[str, str]) -> int:
@@ -75,13 +75,3 @@ class Crew:
 
     def log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
-
-
-def _neutral() -> dict[str, str]:
-    """Our environment without anything that would lead a worker to the configured store, a collector or a proxy."""
-    leading = {*variables(), "PYTHONPATH"}
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in leading and not name.startswith(("HOLDFAST_", "OTEL_")) and not name.lower().endswith("_proxy")
-    }

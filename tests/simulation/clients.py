@@ -21,12 +21,14 @@ from tests.simulation import weather
 from tests.simulation.database import Faults, open_simulated
 from tests.simulation.machine import Computer, Machine
 from tests.simulation.programs import short
+from tests.simulation.scope import Scope
 from tests.simulation.weather import LEASE_SECONDS
 
 RETRY = RetryPolicy("exponential", base=0.3, jitter=0.2, cap=2.0)
 TASKS = ("work", "other")
 SOURCE = "api"
 QUEUES = ("default", "second")
+LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ class Operation:
 
 
 class Clients:
-    def __init__(self, machine: Machine, faults: Faults, redis: StreamOptions | None) -> None:
+    def __init__(self, machine: Machine, faults: Faults, scope: Scope, redis: StreamOptions | None) -> None:
         self._machine = machine
         self._world = machine.world
         self._faults = faults
+        self._scope = scope
         self._redis = redis
         self._known: list[str] = []
         self._count = 0
@@ -59,11 +62,11 @@ class Clients:
         self.unanswered: Counter[tuple[str, str]] = Counter()  # operations by verb and job: done or not, nobody knows
         self.open = 0
 
-    def start(self, asks: int, horizon: float) -> None:
-        random = self._world.random
-        for number in range(asks):
-            act = self._drawn() if number > 1 else partial(self._enqueue, [self._new_job() for _ in range(1 + number)])
-            self._begin(act, random.random() ** (2 if number < 2 else 1) * horizon)
+    def start(self) -> None:
+        random, horizon = self._world.random, self._scope.horizon
+        for number in range(self._scope.asks):
+            act = self._drawn() if number else partial(self._enqueue, [self._new_job() for _ in range(3)])
+            self._begin(act, random.random() ** (1 if number else 2) * horizon)
 
     def _begin(self, act: Callable[[Store], None], after: float) -> None:
         """Every ask is a process of its own: killed with it, it is not asked again."""
@@ -94,22 +97,20 @@ class Clients:
             return partial(self._enqueue, [self._new_job()])
         if chance < 0.6:
             return partial(self._enqueue, [self._new_job() for _ in range(random.randint(2, 4))])
-        if chance < 0.8:
+        if chance < 0.75:
             return self._cancel
-        if chance < 0.9:
-            return self._requeue
-        return random.choice((self._pause, self._collide, self._purge))
+        return random.choice((self._requeue, self._requeue, self._purge, self._purge, self._pause, self._collide))
 
     def _new_job(self) -> NewJob:
         random = self._world.random
         given: dict[str, Any] = {}
         if random.random() < 0.5:
             given["id"] = new_ids(1)[0]
-        if random.random() < 0.4:
+        if random.random() < self._scope.keyed:
             given["unique_key"] = "red"
         if random.random() < 0.2:
             given["delay"] = random.uniform(0.1, LEASE_SECONDS)
-        if random.random() < 0.3:
+        if random.random() < self._scope.sourced:
             given["source"] = SOURCE
         if random.random() < 0.2:
             given["timeout_seconds"] = random.uniform(0.5, LEASE_SECONDS)
@@ -136,7 +137,7 @@ class Clients:
                 self._world.sleep(0.5)
                 continue
             self.accepted += [Accepted(*pair) for pair in zip(jobs, answers, strict=True)]
-            self._known += [answer.id for answer in answers]
+            self._known += dict.fromkeys(answer.id for answer in answers if answer.id not in self._known)
             self._world.say("enqueued " + ", ".join(f"{short(answer.id)} {answer.created}" for answer in answers))
             return
 
@@ -156,9 +157,7 @@ class Clients:
         self._operate("cancel", store.cancel, self._chosen())
 
     def _requeue(self, store: Store) -> None:
-        """What has failed or was cancelled, if they see any; by the time they ask it may be something else."""
-        found = store.jobs(states=(State.FAILED, State.CANCELLED), limit=2).items
-        self._operate("requeue", store.requeue, [job.id for job in found] or self._chosen())
+        self._operate("requeue", store.requeue, self._dead(store))
 
     def _operate(self, verb: str, act: Callable[[list[str]], list[OperatorAnswer]], chosen: list[str]) -> None:
         if not chosen:
@@ -170,9 +169,16 @@ class Clients:
         self.operations += [Operation(verb, answer) for answer in answers]
 
     def _purge(self, store: Store) -> None:
-        """Of the dead letters, what there is."""
         if self._known:
-            cast(SqlStore, store).purge(self._chosen())
+            cast(SqlStore, store).purge(self._dead(store))
+
+    def _dead(self, store: Store) -> list[str]:
+        """What has failed or was cancelled, if they see any soon; by the time they ask it may be something else."""
+        for _ in range(LOOKS):
+            if found := store.jobs(states=(State.FAILED, State.CANCELLED), limit=2).items:
+                return [job.id for job in found]
+            self._world.sleep(LEASE_SECONDS / 3)
+        return self._chosen()
 
     def _pause(self, store: Store) -> None:
         queue = self._world.random.choice(QUEUES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from holdfast.domain.events import Event, Events, RunEnded, RunMoved, WorkerMoved
 from holdfast.domain.timing import Timing
@@ -19,6 +18,7 @@ from tests.simulation import weather
 from tests.simulation.database import Faults, open_simulated
 from tests.simulation.machine import Computer, Machine
 from tests.simulation.programs import Town
+from tests.simulation.scope import Scope
 from tests.simulation.weather import LEASE_SECONDS
 
 # Reaping less often than by default: it is a third of all that an idle worker does.
@@ -63,22 +63,14 @@ class SimulatedWorker(Worker):
         return chores if self._all_chores else [chore for chore in chores if chore.name == SWEEPING]
 
 
-@dataclass(frozen=True)
-class Size:
-    workers: int
-    processes: int
-    slots: int
-    redis: StreamOptions | None
-    all_chores: bool
-
-
 class Fleet:
-    def __init__(self, machine: Machine, town: Town, faults: Faults, size: Size) -> None:
+    def __init__(self, machine: Machine, town: Town, faults: Faults, scope: Scope, redis: StreamOptions | None) -> None:
         self._machine = machine
         self._world = machine.world
         self._town = town
         self._faults = faults
-        self._size = size
+        self._scope = scope
+        self._redis = redis
         self._incarnations = 0
         self.workers: dict[str, Computer] = {}  # the living one of each place
         self.computers: dict[str, Computer] = {}  # everybody who ever was, by name
@@ -87,7 +79,7 @@ class Fleet:
         self.ended: set[str] = set()  # killed, or gone before their leases were given back
 
     def start(self) -> None:
-        for number in range(self._size.workers):
+        for number in range(self._scope.workers):
             self._begin(f"w{number}", after=0.0)
 
     def _begin(self, place: str, after: float) -> None:
@@ -101,7 +93,7 @@ class Fleet:
             self._options(computer.name),
             Events(self._heard),
             lambda: open_simulated(self._machine, self._faults, computer),
-            self._size.all_chores,
+            self._scope.all_chores,
         )
         self.supervisors[computer.name] = worker.supervisor
         code = worker.run()
@@ -115,14 +107,14 @@ class Fleet:
             app="simulated:app",
             database_url="sqlite://",
             worker_id=worker_id,
-            processes=self._size.processes,
-            slots=self._size.slots,
+            processes=self._scope.processes,
+            slots=self._scope.slots,
             notify=False,
             timing=TIMING,
             poll_seconds=POLL_SECONDS,
             grace_seconds=GRACE_SECONDS,
             term_grace_seconds=TERM_GRACE_SECONDS,
-            redis=self._size.redis,
+            redis=self._redis,
         )
 
     def _heard(self, event: Event) -> None:

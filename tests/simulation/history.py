@@ -9,17 +9,18 @@ from __future__ import annotations
 import gc
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from holdfast.domain.manifest import TaskInfo
 from holdfast.wiring.redis import StreamOptions
-from tests.simulation import seams, weather
+from tests.simulation import scope, seams, weather
 from tests.simulation.clients import QUEUES, RETRY, SOURCE, TASKS, Clients
 from tests.simulation.database import Faults, disk, open_simulated
-from tests.simulation.fleet import Fleet, Size
+from tests.simulation.fleet import Fleet
 from tests.simulation.judge import Case, Judge
 from tests.simulation.machine import Computer, Machine
 from tests.simulation.programs import HELD_SOURCE, App, Town
@@ -51,21 +52,19 @@ class History:
         self.is_told = is_told
         self.world = world = World(seed)
         self.machine = Machine(world)
-        self.plan = weather.drawn(world.random)
         random = world.random
+        self.scope = scope.drawn(random)
+        self.plan = weather.drawn(random, self.scope.horizon, self.scope.is_streamed)
         self.limit = random.choice((1, 2))
-        self.is_scheduled = random.random() < 0.4
         streams = StreamOptions(url="redis://simulated", window=random.choice((2, 50)), takeover_seconds=LEASE_SECONDS)
-        options = streams if random.random() < 0.4 else None
+        options = streams if self.scope.is_streamed else None
         self.disk = disk()
         self.redis = Redis(self.machine, self.plan)
         self.faults = Faults(world, self.plan, self.disk, self._crash)
-        self.town = Town(self.machine, self._app(), lambda: self.faults.is_calm)
-        processes, slots = random.choice((1, 1, 2)), random.choice((1, 1, 2))
-        size = Size(random.choice((1, 1, 2, 2, 2, 3)), processes, slots, options, all_chores=random.random() < 0.15)
-        self.fleet = Fleet(self.machine, self.town, self.faults, size)
-        self.clients = Clients(self.machine, self.faults, options)
-        self.watch = Watch(world, self.disk, self.town, {SOURCE: self.limit}, int(self.is_scheduled))
+        self.town = Town(self.machine, self._app(), self.scope.long, lambda: self.faults.is_calm)
+        self.fleet = Fleet(self.machine, self.town, self.faults, self.scope, options)
+        self.clients = Clients(self.machine, self.faults, self.scope, options)
+        self.watch = Watch(world, self.disk, self.town, {SOURCE: self.limit}, int(self.scope.is_scheduled))
         self.strangers = Strangers(self.machine, self.faults, self.watch)
         self.faults.committed = self.watch.committed
         world.after_step = self.watch.look
@@ -97,16 +96,16 @@ class History:
         return Result(self.seed, violations, trace, world.steps, world.now, world.faults, judge.events)
 
     def _run(self) -> None:
-        world, random = self.world, self.world.random
+        world, horizon = self.world, self.scope.horizon
         self.faults.is_calm = True
         self._as_operator("set up", self._set_up)
         world.run(SETTING_UP_SECONDS)
         self.faults.is_calm = False
         self.fleet.start()
-        self.clients.start(random.randint(2, 7), self.plan.horizon)
-        self.strangers.start(random.choice((0, 1, 1, 2)), self.plan.horizon)
+        self.clients.start()
+        self.strangers.start(self.scope.strangers, horizon)
         self._plan_faults()
-        world.run(self.plan.horizon)
+        world.run(max(horizon, self.plan.over_at))
         self.faults.is_calm = self.redis.is_calm = True
         world.say("faults are over")
         self._as_operator("tidy up", self._tidy_up)
@@ -126,7 +125,7 @@ class History:
         is_declared = self.world.random.random() < 0.2
         limits = {"max_concurrent": self.limit, "breaker_threshold": 3, "breaker_pause_seconds": 2.0}
         self.sources: dict[str, dict[str, Any]] = {SOURCE: limits, HELD_SOURCE: {"max_concurrent": 1}}
-        return App(tasks, {SCHEDULE: schedule} if self.is_scheduled else {}, self.sources if is_declared else {})
+        return App(tasks, {SCHEDULE: schedule} if self.scope.is_scheduled else {}, self.sources if is_declared else {})
 
     # the operator, whom nothing befalls
 
@@ -144,7 +143,7 @@ class History:
         store = open_simulated(self.machine, self.faults, computer)
         for queue in QUEUES:
             store.resume_queue(queue)
-        while self.is_scheduled:  # a worker may be the first to announce it only now
+        while self.scope.is_scheduled:  # a worker may be the first to announce it only now
             for schedule in store.schedules():
                 if schedule.paused_at is None:
                     store.pause_schedule(schedule.name)
@@ -154,7 +153,7 @@ class History:
 
     def _plan_faults(self) -> None:
         random = self.world.random
-        for _ in range(random.choice((0, 1, 2, 3, 4))):
+        for _ in range(self.scope.blows):
             place = random.choice(sorted(self.fleet.workers))
             self._later(random.random(), partial(self.fleet.befall, place))
         if random.random() < 0.3:
@@ -163,7 +162,7 @@ class History:
             self._later(random.random(), self._deliver_twice)
 
     def _later(self, part: float, act: Callable[[], None]) -> None:
-        self.world.spawn(Computer(self.world, "chaos"), "chaos", act, part * self.plan.horizon)
+        self.world.spawn(Computer(self.world, "chaos"), "chaos", act, part * self.scope.horizon)
 
     def _flush_redis(self) -> None:
         if self.redis.streams:
@@ -190,7 +189,18 @@ def simulate(seed: int, *, is_told: bool = False) -> Result:
 
 
 def spare_the_collector() -> None:
-    """Strands are circles of objects: collected now and then, and not at every few allocations. For a process that does
-    nothing else."""
+    """Strands are circles of objects: collected now and then, and not at every few allocations."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@contextmanager
+def collector_spared() -> Iterator[None]:
+    """For a process that has other things to do, too."""
+    before = gc.get_threshold()
+    spare_the_collector()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -192,9 +192,10 @@ class Judge:
                 yield Violation("an attempt starts once", f"{short(runs[0].id)} was started {len(runs)} times")
 
     def _ticked(self) -> Iterator[Violation]:
-        """Every tick that fired made one job of its own."""
-        ticks = dict(self._case.disk.rows(_TICKS))
-        made = {job for job, row in self._jobs.items() if row[5] == self._case.schedule_task}
+        """Every tick that fired made one job of its own. What an operator has purged since has left its event."""
+        ticks, task = dict(self._case.disk.rows(_TICKS)), self._case.schedule_task
+        made = {job for job, row in self._jobs.items() if row[5] == task}
+        made |= {step.job_id for step in self.steps if step.event == "pruned" and step.detail["task"] == task}
         if set(ticks) != made or any(count != 1 for count in ticks.values()):
             yield Violation("ticks", f"{len(ticks)} fired ticks made {len(made)} jobs")
 

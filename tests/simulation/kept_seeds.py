@@ -6,9 +6,10 @@ from __future__ import annotations
 
 # Seed: what it shows.
 KEPT: dict[int, str] = {
-    1: "a stranger's heartbeat renews a lease that has expired and that a reaper has read already",
-    2: "a lease that could not be confirmed in time is given back, and charged to nobody",
-    4: "two jobs of a source for one are due at once",
-    5: "somebody settles a running job with a token that was never given out",
-    21: "a worker is cut off from the store for longer than its lease, and its runner would run on",
+    9: "somebody settles a running job with a token that was never given out",
+    13: "two jobs of a source for one are due at once",
+    14: "a lease that could not be confirmed in time is given back, and charged to nobody",
+    30: "a stranger's heartbeat renews a lease that has expired and that a reaper has read already",
+    87: "a worker is cut off from the store for longer than its lease, and its runner would run on",
+    136: "a heartbeat's answer is so late that half of the lease is over",
 }

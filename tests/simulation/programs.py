@@ -36,9 +36,9 @@ class Fate:
     enters: bool
 
 
-def fate(random: Random, is_calm: bool) -> Fate:
+def fate(random: Random, long: float, is_calm: bool) -> Fate:
     """Mostly short and successful; when faults are over, always one or the other soon."""
-    is_long = random.random() < 0.3
+    is_long = random.random() < long
     seconds = random.uniform(0.3, 2.5) * LEASE_SECONDS if is_long else random.choice((0.0, 0.05, 0.4, 1.0))
     chance = random.random()
     outcome: Outcome | None = Succeeded({"n": 1})
@@ -51,7 +51,7 @@ def fate(random: Random, is_calm: bool) -> Fate:
     elif chance < 0.29:
         outcome = Snoozed(random.uniform(0.1, 3.0))
     if is_calm:
-        seconds = min(seconds, 1.0)
+        seconds = min(seconds, 0.1)
         outcome = Succeeded() if isinstance(outcome, Snoozed) else outcome
     return Fate(seconds, outcome, random.random() < 0.7, random.random() < 0.15, random.random() < 0.15)
 
@@ -196,7 +196,7 @@ class Process:
     def _begin(self) -> None:
         while self._queued and len(self._runs) < self._slots and not self._stopping:
             job = self._queued.popleft()
-            chosen = fate(self.world.random, self.town.is_calm())
+            chosen = fate(self.world.random, self.town.long, self.town.is_calm())
             run = Run(job["job_id"], job["attempt"], self, self.world.now, chosen, self.world.now + chosen.seconds)
             self._runs[run.id] = run
             self.town.began(run)
@@ -265,9 +265,10 @@ class Process:
 class Town:
     """Every runner there is, and what they run."""
 
-    def __init__(self, machine: Machine, app: App, is_calm: Callable[[], bool]) -> None:
+    def __init__(self, machine: Machine, app: App, long: float, is_calm: Callable[[], bool]) -> None:
         self.machine = machine
         self.app = app
+        self.long = long  # the share of jobs that are
         self.is_calm = is_calm
         self.processes: dict[int, Process] = {}
         self.live: dict[str, Run] = {}

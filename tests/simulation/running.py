@@ -62,6 +62,11 @@ def run_in_portions(seeds: range, processes: int) -> Iterator[Summary]:
         yield from pool.map(run, portions(seeds))
 
 
+def assert_kept(summary: Summary) -> None:
+    """Every promise, in every history."""
+    assert not summary.failed, "\n".join(told(result) for result in summary.failed[:2])
+
+
 def told(result: Result) -> str:
     """What went wrong, and what led there. What comes after the first violation is left out."""
     lines = result.trace

@@ -79,7 +79,7 @@ def a_lost_lease_charged_as_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Which rule shows it. All of them do within this many seeds.
-WITHIN = 30
+WITHIN = 150
 FLAWS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     no_token_in_settle: "token",
     no_second_look_of_the_reaper: "a live lease was reaped",
@@ -101,4 +101,4 @@ def test_a_safeguard_that_is_missing_is_found(
 def test_a_reaper_that_is_slow_does_no_harm_while_it_looks_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the simulation finds without the second look comes of its absence."""
     dawdling(monkeypatch)
-    assert not any(simulate(seed).violations for seed in range(10))
+    assert not any(simulate(seed).violations for seed in range(30))

@@ -36,7 +36,6 @@ FAULT_KINDS = (
 
 @dataclass(frozen=True)
 class Weather:
-    horizon: float  # faults happen until then
     failing: float  # of store calls, before they took effect
     losing: float  # of their replies
     slow: float  # of requests, and of replies
@@ -52,25 +51,27 @@ class Weather:
     def is_cut_off(self, host: str, now: float) -> bool:
         return host.startswith("w0.") and any(start <= now < end for start, end in self.cuts)
 
+    @property
+    def over_at(self) -> float:
+        return max((end for _start, end in (*self.outages, *self.cuts, *self.redis_outages)), default=0.0)
+
     def is_redis_away(self, now: float) -> bool:
         return any(start <= now < end for start, end in self.redis_outages)
 
 
-def drawn(random: Random) -> Weather:
-    horizon = random.uniform(1.0, 3.0) * LEASE_SECONDS
+def drawn(random: Random, horizon: float, is_streamed: bool) -> Weather:
     return Weather(
-        horizon=horizon,
         failing=random.choice((0.0, 0.02, 0.08)),
         losing=random.choice((0.0, 0.02, 0.08)),
         slow=random.choice((0.0, 0.0, 0.02, 0.05)),
         crashing=random.choice((0.0, 0.0, 0.01)),
-        outages=_outages(random, horizon, random.choice((0, 0, 0, 1))),
+        outages=_outages(random, horizon, random.choice((0, 0, 0, 0, 1))),
         cuts=_outages(random, horizon, random.choice((0, 1))),
         redis_failing=random.choice((0.0, 0.05)),
-        redis_outages=_outages(random, horizon, random.choice((0, 0, 1))),
+        redis_outages=_outages(random, horizon, random.choice((0, 0, 1))) if is_streamed else (),
     )
 
 
 def _outages(random: Random, horizon: float, count: int) -> tuple[tuple[float, float], ...]:
-    starts = [random.uniform(0.0, 0.7) * horizon for _ in range(count)]
-    return tuple((start, min(horizon, start + random.uniform(0.2, 2.0) * LEASE_SECONDS)) for start in starts)
+    starts = [random.uniform(0.1, 1.0) * horizon for _ in range(count)]
+    return tuple((start, start + random.uniform(0.3, 2.0) * LEASE_SECONDS) for start in starts)

@@ -50,7 +50,11 @@ def _run_table(runs: list[dict[str, Any]]) -> list[str]:
         ("reports refused", [f"{run['load']['refusals']:,}" for run in runs]),
         ("ticks of schedules", [f"{run['load']['ticks']:,}" for run in runs]),
         ("by door", [_shares(run["load"]["by_door"]) for run in runs]),
-        ("recovered, median and longest", [_recovery(run) for run in runs]),
+        ("recovered, median and longest", [_recovery(run["strikes"]) for run in runs]),
+        *(
+            (f"of those that had {bound:g} s", [_recovery(_bound(run, bound)) for run in runs])
+            for bound in _bounds(runs)
+        ),
         ("everything had ended, after the last fault", [_seconds(run["drained_seconds"]) for run in runs]),
         ("lost, doubled, overlapping", ["0, 0, 0" if not run["broken"] else _broken(run) for run in runs]),
         ("violations of any rule", [str(len(run["broken"])) for run in runs]),
@@ -75,9 +79,20 @@ def _kind(run: dict[str, Any], name: str) -> str:
     return f"{len(strikes)}, {median(found):.1f} s, {max(found):.1f} s" if found else f"{len(strikes)}"
 
 
-def _recovery(run: dict[str, Any]) -> str:
-    found = [strike["recovered_seconds"] for strike in run["strikes"] if strike["recovered_seconds"] is not None]
-    return f"{median(found):.1f} s, {max(found):.1f} s" if found else "nothing to recover"
+def _bounds(runs: list[dict[str, Any]]) -> list[float]:
+    """Less for a fault that came alone."""
+    return sorted(
+        {bound for run in runs for strike in run["strikes"] if (bound := strike["bound_seconds"]) is not None}
+    )
+
+
+def _bound(run: dict[str, Any], bound: float) -> list[dict[str, Any]]:
+    return [strike for strike in run["strikes"] if strike["bound_seconds"] == bound]
+
+
+def _recovery(strikes: list[dict[str, Any]]) -> str:
+    found = [strike["recovered_seconds"] for strike in strikes if strike["recovered_seconds"] is not None]
+    return f"{len(found)}: {median(found):.1f} s, {max(found):.1f} s" if found else "nothing to recover"
 
 
 def _shares(counts: dict[str, int]) -> str:

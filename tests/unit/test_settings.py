@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import ConfigurationError
-from holdfast.settings import Settings, mask_secrets, mask_url, read_settings
+from holdfast.settings import Settings, mask_secrets, mask_url, neutral_environment, read_settings
 
 
 def write_project(folder: Path, *lines: str) -> None:
@@ -228,3 +228,22 @@ def test_no_password_is_printed(tmp_path: Path) -> None:
         "no answer from redis://:***@h:1, then x://y?token=***"
     )
     assert str(tmp_path) in mask_url(f"sqlite:///{tmp_path}/jobs.db")
+
+
+def test_a_neutral_environment_leads_to_no_store_collector_or_proxy_and_keeps_what_a_named_server_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leading = (
+        "DATABASE_URL",
+        "REDIS_URL",
+        "HOLDFAST_ANYTHING",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "https_proxy",
+        "NO_PROXY",
+    )
+    for name in leading:
+        monkeypatch.setenv(name, "somewhere")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    neutral = neutral_environment()
+    assert not neutral.keys() & set(leading)
+    assert (neutral["PGPASSWORD"], "PATH" in neutral) == ("secret", True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.runners.commands.spawn import dying_with_us
-from holdfast.settings import Settings, variables
+from holdfast.settings import Settings, neutral_environment
 
 PATIENCE_SECONDS = 10.0
 TAIL_BYTES = 2_000
@@ -58,8 +58,7 @@ class Crew:
 
 def _environment(settings: Settings) -> dict[str, str]:
     """Only what leads to the database: no Redis, no control plane, no collector, whatever this process is told."""
-    leading = {*variables(), "HOLDFAST_APP"}
-    kept = {name: value for name, value in os.environ.items() if name not in leading and not name.startswith("OTEL_")}
+    kept = neutral_environment()
     kept["DATABASE_URL"] = settings.database_url
     kept["HOLDFAST_NOTIFY"] = "true" if settings.notify else "false"
     kept["POLL_INTERVAL"] = str(settings.poll_interval)

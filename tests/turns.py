@@ -17,6 +17,7 @@ TAKING_TURNS = (
     "acceptance",
     "chaos",
     "dashboard",
+    "promises",
     "remote",
     "serve",
     "traces",

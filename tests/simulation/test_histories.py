@@ -3,15 +3,17 @@ in the files beside this one."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections import Counter
 
 import pytest
 
 from holdfast.domain.lifecycle import Event
-from tests.simulation.history import simulate
+from tests.simulation.history import History, simulate
 from tests.simulation.kept_seeds import KEPT
 from tests.simulation.running import Summary, assert_kept, run, run_in_portions
 from tests.simulation.weather import FAULT_KINDS
@@ -22,7 +24,7 @@ UNREACHED = {Event.REPLACED}
 
 _DIGEST = """
 import hashlib, sys
-from tests.simulation.history import simulate
+from tests.simulation.history import History, simulate
 print(hashlib.sha256("\\n".join(simulate(int(sys.argv[1]), is_told=True).trace).encode()).hexdigest())
 """
 
@@ -55,6 +57,16 @@ def test_a_seed_is_one_history_whatever_was_simulated_before_it(seed: int) -> No
     simulate(seed + 1)
     assert len(first.trace) > 20
     assert simulate(seed, is_told=True) == first
+
+
+@pytest.mark.parametrize("seed", [3, 9])
+def test_nothing_of_a_history_is_left_behind(seed: int) -> None:
+    history = History(seed)
+    world = weakref.ref(history.world)
+    history.run()
+    del history
+    gc.collect()
+    assert world() is None
 
 
 def test_a_seed_is_one_history_in_every_process() -> None:

@@ -82,6 +82,7 @@ class World:
         self.after_step: Callable[[], None] = lambda: None
         self._numbers = count()
         self._agenda: list[tuple[float, int, Strand, int]] = []
+        self._hosts: dict[int, Host] = {}
 
     # saying what happens
 
@@ -103,6 +104,7 @@ class World:
     def spawn(self, host: Host, name: str, act: Callable[[], object], after: float = 0.0) -> Strand:
         strand = Strand(self, host, name, act)
         host.strands.append(strand)
+        self._hosts[id(host)] = host
         self._plan(strand, self.now + after + self.latency())
         return strand
 
@@ -188,11 +190,12 @@ class World:
         self.after_step()
 
     def close(self) -> None:
-        """Nothing of it is left behind: a strand that is collected later would run its `finally` then."""
-        for _at, _number, strand, _turn in self._agenda:
-            strand.host.alive = False
-        hosts = {id(strand.host): strand.host for *_rest, strand, _turn in self._agenda}
+        """Nothing of it is left behind: a strand that is collected later would run its `finally` then, and one that
+        waits for ever keeps all that it knows."""
         self.current = None
-        for host in hosts.values():
+        for host in self._hosts.values():
+            host.alive = False
+        for host in self._hosts.values():
             self.kill(host)
+        self._hosts.clear()
         self._agenda.clear()

@@ -81,7 +81,17 @@ def test_beside_a_database_that_is_named_nothing_of_it_is_touched(tmp_path: Path
     with opened(postgres_url) as store:
         job_id = store.enqueue(NewJob(task="mine", queue="bulk")).id
     databases = "SELECT datname FROM pg_database WHERE datname LIKE 'holdfast_torture%'"
-    flags = ("--minutes", "0.1", "--seed", "3", "--faults", "worker-killed,backends-terminated", "--json")
+    flags = (
+        "--minutes",
+        "0.1",
+        "--seed",
+        "3",
+        "--faults",
+        "worker-killed,backends-terminated",
+        "--rate",
+        "20",
+        "--json",
+    )
     code, out, err = torture(holdfast, *flags, *BUSY)
     assert code == 0, f"{err}\n{out[-4000:]}"
     assert query(postgres_url, "SELECT CAST(id AS text), state, seq FROM holdfast_jobs") == [(job_id, "pending", 1)]

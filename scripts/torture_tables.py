@@ -50,7 +50,7 @@ def _run_table(runs: list[dict[str, Any]]) -> list[str]:
         ("reports refused", [f"{run['load']['refusals']:,}" for run in runs]),
         ("ticks of schedules", [f"{run['load']['ticks']:,}" for run in runs]),
         ("by door", [_shares(run["load"]["by_door"]) for run in runs]),
-        ("recovered, median and longest", [_recovery(run["strikes"]) for run in runs]),
+        ("recovered: how many, median, longest", [_recovery(run["strikes"]) for run in runs]),
         *(
             (f"of those that had {bound:g} s", [_recovery(_bound(run, bound)) for run in runs])
             for bound in _bounds(runs)
@@ -75,7 +75,7 @@ def _kind(run: dict[str, Any], name: str) -> str:
     strikes = [strike for strike in run["strikes"] if strike["kind"] == name]
     if not strikes:
         return f"not here: {run['left_out'].get(name, 'not asked for')}"
-    found = [strike["recovered_seconds"] for strike in strikes if strike["recovered_seconds"] is not None]
+    found = _recovered(strikes)
     return f"{len(strikes)}, {median(found):.1f} s, {max(found):.1f} s" if found else f"{len(strikes)}"
 
 
@@ -90,8 +90,12 @@ def _bound(run: dict[str, Any], bound: float) -> list[dict[str, Any]]:
     return [strike for strike in run["strikes"] if strike["bound_seconds"] == bound]
 
 
+def _recovered(strikes: list[dict[str, Any]]) -> list[float]:
+    return [seconds for strike in strikes if (seconds := strike["recovered_seconds"]) is not None]
+
+
 def _recovery(strikes: list[dict[str, Any]]) -> str:
-    found = [strike["recovered_seconds"] for strike in strikes if strike["recovered_seconds"] is not None]
+    found = _recovered(strikes)
     return f"{len(found)}: {median(found):.1f} s, {max(found):.1f} s" if found else "nothing to recover"
 
 

@@ -1,7 +1,7 @@
 """How much there is in a history, drawn once from its seed.
 
-Most are small: what breaks a promise mostly needs two who meet and one fault, and five small histories look into more
-corners than one large one in the same time. The rest are large, for what needs a crowd, or more time.
+Most are small, so that many different ones fit into a run: what breaks a promise mostly needs two who meet and one
+fault. A small one alone shows less, and some things need a crowd, or more time: so the rest are large.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LARGE_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Scope:
-    horizon: float  # clients ask and faults happen until then
+    horizon: float  # clients ask and faults begin until then
     workers: int
     processes: int  # of each worker
     slots: int  # of each process

@@ -53,6 +53,7 @@ class Weather:
 
     @property
     def over_at(self) -> float:
+        """When the last of these has ended: they may outlast the time in which clients ask."""
         return max((end for _start, end in (*self.outages, *self.cuts, *self.redis_outages)), default=0.0)
 
     def is_redis_away(self, now: float) -> bool:

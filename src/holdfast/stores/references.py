@@ -47,8 +47,6 @@ _KINDS = (
         artifacts.c.saved_at,
     ),
 )
-# By another name: a page of what speaks of jobs may itself have a column from them.
-_OTHERS = jobs.alias()
 
 
 class References:
@@ -89,7 +87,7 @@ def _missing(
     query = (
         select(cast(kind.job_id, Text), kind.at, cast(kind.key[0], Text))
         .where(kind.job_id.is_not(None), *_beyond(kind, after), *_up_to(kind, end))
-        .where(~exists().where(_OTHERS.c.id == kind.job_id), ~exists().where(events.c.job_id == kind.job_id))
+        .where(~exists().where(jobs.c.id == kind.job_id), ~exists().where(events.c.job_id == kind.job_id))
         .order_by(*kind.key)
     )
     return [Reference(job_id, to_text(at), f"{kind.what} {name}") for job_id, at, name in connection.execute(query)]

@@ -22,6 +22,7 @@ from holdfast.runners.commands.tree import CommandTree
 from holdfast.runners.commands.watch import End, Watch
 from holdfast.runners.descendants import children
 from holdfast.runners.endings import ending
+from holdfast.tasks.arguments import decodable
 from holdfast.tasks.command import PAYLOAD
 from holdfast.tasks.log_budget import LogBudget
 
@@ -90,7 +91,7 @@ class CommandRun:
             self._wake_write = None
 
     def _run_in(self, cwd: str) -> CommandEnd:
-        payload = encode_json(self._job.payload)
+        payload = encode_json(decodable(self._job.payload))
         argv = [word.replace(PAYLOAD, payload) for word in self._command.argv]
         in_argument = any(PAYLOAD in word for word in self._command.argv)
         earlier = frozenset(children(os.getpid())) if self._exclusive else None

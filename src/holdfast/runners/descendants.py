@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Collection, Iterable
+from os import WNOHANG, getpid, kill, waitpid
+from time import monotonic, sleep
 
 from holdfast.runners.process_table import Process, has_stopped, process, processes
 
@@ -56,17 +57,17 @@ def kill_strays(parent_pid: int, known: Collection[int]) -> list[int]:
 def reap(pids: Iterable[int], timeout_seconds: float = 1.0) -> list[int]:
     """Wait for those of the killed that are, or become, children of this process; returns what is still dying."""
     waiting = list(pids)
-    deadline = time.monotonic() + timeout_seconds
+    deadline = monotonic() + timeout_seconds
     while waiting := [pid for pid in waiting if _is_dying(pid)]:
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             break
-        time.sleep(_REAP_POLL_SECONDS)
+        sleep(_REAP_POLL_SECONDS)
     return waiting
 
 
 def _is_dying(pid: int) -> bool:
     try:
-        return os.waitpid(pid, os.WNOHANG)[0] == 0
+        return waitpid(pid, WNOHANG)[0] == 0
     except ChildProcessError:
         # Not our child, or not yet: it becomes one when the process between us has died.
         found = process(pid)
@@ -75,14 +76,14 @@ def _is_dying(pid: int) -> bool:
 
 def _kill(roots: list[Process]) -> list[int]:
     tree: dict[int, Process] = {}
-    found = {root.pid: root for root in roots if root.pid != os.getpid()}
-    deadline = time.monotonic() + _STOP_SECONDS
+    found = {root.pid: root for root in roots if root.pid != getpid()}
+    deadline = monotonic() + _STOP_SECONDS
     for _ in range(_MAX_ROUNDS):
         if found.keys() <= tree.keys():
             break
         _stop([item for pid, item in found.items() if pid not in tree], deadline)
         tree = found | tree
-        found = {item.pid: item for item in _below(tree.keys(), processes()) if item.pid != os.getpid()}
+        found = {item.pid: item for item in _below(tree.keys(), processes()) if item.pid != getpid()}
     tree = found | tree
     for item in tree.values():
         _send(item, signal.SIGKILL)
@@ -94,9 +95,9 @@ def _stop(targets: list[Process], deadline: float) -> None:
         _send(target, signal.SIGSTOP)
     running = targets
     while running := [target for target in running if not has_stopped(target.pid)]:
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             return
-        time.sleep(_POLL_SECONDS)
+        sleep(_POLL_SECONDS)
 
 
 def _below(roots: Collection[int], table: list[Process]) -> list[Process]:
@@ -125,7 +126,7 @@ def _send(target: Process, signal_number: int) -> None:
     except (AttributeError, OSError):
         # No pidfd here (macOS, some sandboxes), or no descriptor left: a small race is better than a survivor.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(target.pid, signal_number)
+            kill(target.pid, signal_number)
 
 
 def _send_by_descriptor(target: Process, signal_number: int) -> None:

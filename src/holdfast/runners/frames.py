@@ -3,10 +3,14 @@
 Two words are said for every job, and have a short form beside the JSON one: `s <id>` is `started`, and `d <id> <ms>
 <max_rss_kb> <cpu_ms>` is `done` with nothing but success and these figures (`-` where one is not known).
 
-A job is named by its attempt id, `"<job id>.<attempt>"`: a job that comes back to the same worker is another one.
+An execution is named by its lease id (`Claimed.lease_id`): a job that comes back to the same worker, even with the same
+attempt number, is another execution.
+
+Payloads are lines of their own, `p <payload>`, in the order of the jobs of the `run` that follows. So a payload that
+cannot be decoded spoils nothing but itself.
 
 supervisor → runner
-  run       {jobs: [job…], artifacts}      queue these; a job has the fields of `_job` below;
+  run       {jobs: [job…], artifacts}      queue these; a job has the fields of `_job` below, and its payload;
                                            `artifacts` says where they may save files (this database's part of that
                                            place), or is null
   cancel    {id, reason}                   stop this one: an async task is cancelled, a command gets TERM and then KILL,
@@ -15,6 +19,7 @@ supervisor → runner
   answer    {id, number, value}            to an ask of this number; or {id, number, error} as in `domain/asks.py`
   give_back {draining}                     answer `returned` with every queued job that has not started; `draining` says
                                            that the worker stops: who waits for its turn in a source is snoozed
+  ping      {}                             the reader answers `pong`, whatever jobs do to the event loop
   stop      {}                             take no more; when what has started is done, exit 0
 
 runner → supervisor
@@ -36,16 +41,18 @@ runner → supervisor
   ask       {id, number, verb, body}       the job wants something of the store, and waits for `answer`; its asks are
                                            answered in their order. The verbs are in `domain/asks.py`
   returned  {ids}
+  pong      {}
 """
 
 from __future__ import annotations
 
-import json
 import json.encoder
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from holdfast.domain.json_codec import make_decoder, make_encoder
 from holdfast.domain.outcome import Succeeded
+from holdfast.domain.spec import Undecodable, decode_json
 from holdfast.domain.wire import outcome_to_json
 
 if TYPE_CHECKING:
@@ -69,10 +76,10 @@ COMPLETED_IN = {"kind": "completed_in"}
 NOTHING = outcome_to_json(Succeeded())  # how most jobs end
 
 
-# Made once: `json.dumps` with separators makes an encoder on every call. Surrogates that some user's text holds travel
-# as escapes.
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+# Lone surrogates in a user's text are sent as escapes.
+_encode = make_encoder(ascii_only=True, allow_nan=True)
 _text = json.encoder.encode_basestring_ascii
+_decode = make_decoder()
 
 
 def encode(kind: str, **fields: Any) -> bytes:
@@ -84,6 +91,7 @@ class Decoder:
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
+        self._payloads: list[bytes] = []
         self.is_broken = False  # something came that is no frame; nothing is read after it
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -97,12 +105,23 @@ class Decoder:
         self._rest = [tail] if tail else []
         found: list[Frame] = []
         for line in complete.split(b"\n"):
+            if line.startswith(b"p "):
+                self._payloads.append(line[2:])
+                continue
             frame = _read(line)
-            if frame is None:
+            if frame is None or (self._payloads and not self._attach(frame)):
                 self.is_broken = True
                 break
             found.append(frame)
         return found
+
+    def _attach(self, frame: Frame) -> bool:
+        """Give the jobs their payloads; False if there are not as many."""
+        payloads, self._payloads = self._payloads, []
+        jobs = frame.get("jobs", ())
+        for job, payload in zip(jobs, payloads, strict=False):
+            job["payload"] = decode_json(payload)
+        return len(jobs) == len(payloads)
 
 
 def _read(line: bytes) -> Frame | None:
@@ -111,48 +130,55 @@ def _read(line: bytes) -> Frame | None:
             return _read_done(*line.decode().split(" ")[1:])
         if line.startswith(b"s "):
             return {"t": "started", "id": line[2:].decode()}
-        frame = json.loads(line)
+        frame = _decode(line.decode())
     except (ValueError, TypeError, RecursionError):
         return None
     return frame if isinstance(frame, dict) else None
 
 
-def started(attempt_id: str) -> bytes:
-    return f"s {attempt_id}\n".encode()
+def started(lease_id: str) -> bytes:
+    return f"s {lease_id}\n".encode()
 
 
-def succeeded(attempt_id: str, usage: Mapping[str, float]) -> bytes:
+def succeeded(lease_id: str, usage: Mapping[str, float]) -> bytes:
     """`done`, of a job that came to nothing but its end."""
     figures = f"{usage['duration_ms']:.3f} {usage.get('max_rss_kb', '-')} {usage.get('cpu_ms', '-')}"
-    return f"d {attempt_id} {figures}\n".encode()
+    return f"d {lease_id} {figures}\n".encode()
 
 
-def _read_done(attempt_id: str, duration: str, rss: str, cpu: str) -> Frame:
+def _read_done(lease_id: str, duration: str, rss: str, cpu: str) -> Frame:
     usage = {
         "duration_ms": float(duration),
         "max_rss_kb": None if rss == "-" else int(rss),
         "cpu_ms": None if cpu == "-" else int(cpu),
     }
-    return {"t": "done", "id": attempt_id, "outcome": NOTHING, "usage": usage}
+    return {"t": "done", "id": lease_id, "outcome": NOTHING, "usage": usage}
 
 
 def run(jobs: Sequence[Claimed], artifacts: str | None) -> bytes:
-    """The `run` frame. Payloads go in as they are stored, unless they span lines."""
+    """The `run` frame, with the payloads before it as they are stored, unless they span lines."""
+    payloads = "".join([f"p {_payload(job)}\n" for job in jobs])
     told = ",".join([_job(job) for job in jobs])
-    return f'{{"t":"run","jobs":[{told}],"artifacts":{_encode(artifacts)}}}\n'.encode()
+    return f'{payloads}{{"t":"run","jobs":[{told}],"artifacts":{_encode(artifacts)}}}\n'.encode()
+
+
+def _payload(job: Claimed) -> str:
+    payload = job.payload_json
+    if "\n" not in payload:
+        return payload
+    value = job.payload  # typed by hand
+    # NUL is in no JSON text, so that what cannot be decoded here cannot be decoded there.
+    return payload.replace("\n", "\0") if isinstance(value, Undecodable) else _encode(value)
 
 
 def _job(job: Claimed) -> str:
     """Put together by hand: what many jobs have in common is encoded once."""
-    payload = job.payload_json
-    if "\n" in payload or "\r" in payload:  # somebody typed it by hand
-        payload = _encode(job.payload)
     common = _common(job.task, job.task_version, job.queue, job.source, job.timeout_seconds, job.lease_seconds)
     traceparent = "null" if job.traceparent is None else _text(job.traceparent)
     due = "null" if job.due_seconds is None else repr(job.due_seconds)
     return (
-        f'{{"id":{_text(job.attempt_id)},"job_id":{_text(job.job_id)},"attempt":{job.attempt},'
-        f'"token":{_text(job.lease_token)},"traceparent":{traceparent},{common},"due":{due},"payload":{payload}}}'
+        f'{{"id":{_text(job.lease_id)},"job_id":{_text(job.job_id)},"attempt":{job.attempt},'
+        f'"token":{_text(job.lease_token)},"traceparent":{traceparent},{common},"due":{due}}}'
     )
 
 

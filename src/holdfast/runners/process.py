@@ -65,7 +65,7 @@ class Exit:
 
 
 class RunnerProcess:
-    """`jobs` are the attempts it holds, in the order they were handed over; the value tells whether it has started."""
+    """`jobs` are the executions it holds by lease id, in the order of their handover; the value: has it started?"""
 
     def __init__(self, spec: RunnerSpec, environment: Mapping[str, str] | None = None) -> None:
         self.spec = spec
@@ -75,6 +75,7 @@ class RunnerProcess:
         self.killed: str | None = None
         self.terminated = False  # we sent TERM: if it dies of that, no job did it
         self.line_closed = False
+        self.is_pinged = False  # a ping is on its way, and no pong has come
         self.finished = 0
         self.jobs: dict[str, bool] = {}
         ours, theirs = socket.socketpair()
@@ -123,14 +124,14 @@ class RunnerProcess:
     # talking
 
     def run(self, jobs: Sequence[Claimed], artifacts: str | None = None) -> None:
-        self.jobs.update((job.attempt_id, False) for job in jobs)
+        self.jobs.update((job.lease_id, False) for job in jobs)
         self._send(frames.run(jobs, artifacts))
 
-    def cancel(self, attempt_id: str, reason: str) -> None:
-        self._send(frames.encode("cancel", id=attempt_id, reason=reason))
+    def cancel(self, lease_id: str, reason: str) -> None:
+        self._send(frames.encode("cancel", id=lease_id, reason=reason))
 
-    def tell_lease_lost(self, attempt_id: str) -> None:
-        self._send(frames.encode("lease_lost", id=attempt_id))
+    def tell_lease_lost(self, lease_id: str) -> None:
+        self._send(frames.encode("lease_lost", id=lease_id))
 
     def answer(self, frame: bytes) -> None:
         """To an ask of one of its jobs; encoded by whoever had the answer."""
@@ -138,6 +139,10 @@ class RunnerProcess:
 
     def give_back(self, *, draining: bool = False) -> None:
         self._send(frames.encode("give_back", draining=draining))
+
+    def ping(self) -> None:
+        self.is_pinged = True
+        self._send(frames.encode("ping"))
 
     def stop(self) -> None:
         """Let it finish what it has started, give back the rest, and end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
+from resource import RUSAGE_SELF, getrusage
 from time import perf_counter
 
 _RSS_UNIT = 1024 if sys.platform == "darwin" else 1  # bytes on macOS, KiB elsewhere
@@ -55,7 +56,7 @@ class _Peak:
 
     def kb(self, *, is_short: bool) -> int:
         if not is_short or not self._known:
-            self._known = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _RSS_UNIT
+            self._known = getrusage(RUSAGE_SELF).ru_maxrss // _RSS_UNIT
         return self._known
 
 

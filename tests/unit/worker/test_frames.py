@@ -35,6 +35,6 @@ def test_no_field_of_a_job_says_anything_but_itself(field: str) -> None:
     )
     [frame] = Decoder().feed(run([job], None))
     [told] = frame["jobs"]
-    assert told["id"] == f"{fields['job_id']}.2"
+    assert told["id"] == f"{fields['job_id']}.2.{fields['lease_token'][:16]}"
     named = {"job_id": "job_id", "task": "task", "queue": "queue", "lease_token": "token", "traceparent": "traceparent"}
     assert {name: told[short] for name, short in named.items()} == fields

@@ -12,12 +12,12 @@ most likely come.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
+from _thread import LockType, allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.asks import MOST_BYTES, Verb, error_from_json
@@ -43,8 +43,8 @@ _INTERRUPTED = (
 )
 
 
-def _closed_gate() -> threading.Lock:
-    gate = threading.Lock()
+def _closed_gate() -> LockType:
+    gate = allocate_lock()
     gate.acquire()
     return gate
 
@@ -55,11 +55,11 @@ class _Ask:
     and a signal handler that interrupts it just then and asks, too, would wait for ever, because the thread that reads
     the answers would want that lock for the first of them."""
 
-    attempt_id: str
+    lease_id: str
     number: int
     data: bytes
     answer: Future[Any] = field(default_factory=Future)
-    gate: threading.Lock = field(default_factory=_closed_gate)
+    gate: LockType = field(default_factory=_closed_gate)
 
 
 class Asks:
@@ -73,19 +73,18 @@ class Asks:
         self._given_up: dict[int, _Ask] = {}  # sent, not answered yet, and nobody waits for it
         self._unsent: deque[_Ask] = deque()
         self._open_bytes = 0
-        os.register_at_fork(after_in_child=self._renew_turn)
 
-    def begin(self, attempt_id: str, verb: Verb, body: dict[str, Any]) -> _Ask:
+    def begin(self, lease_id: str, verb: Verb, body: dict[str, Any]) -> _Ask:
         if not self._link.is_open:
             raise ConfigurationError(_FORKED)
         if self._turn.is_mine or self._link.is_sending_here:
             raise ConfigurationError(_INTERRUPTED)
         number = next(self._numbers)
-        data = messages.frame("ask", id=attempt_id, number=number, verb=verb, body=body)
+        data = messages.frame("ask", id=lease_id, number=number, verb=verb, body=body)
         if len(data) > MOST_BYTES:
             rule = f"takes {len(data):,} bytes, and {MOST_BYTES:,} is the most at once; ask in portions"
             raise TooLarge(verb, rule, MOST_BYTES)
-        ask = _Ask(attempt_id, number, data)
+        ask = _Ask(lease_id, number, data)
         with self._turn:
             self._unsent.append(ask)
             self._send_some()
@@ -104,13 +103,13 @@ class Asks:
         else:
             _set(ask, ask.answer.set_result, frame["value"])
 
-    def drop(self, attempt_id: str, why: Exception) -> None:
+    def drop(self, lease_id: str, why: Exception) -> None:
         """Its waiters are woken by this, and others get its places; what is on its way is done or not, and nobody hears
         of it."""
         with self._turn:
-            sent = [ask for ask in self._sent.values() if ask.attempt_id == attempt_id]
-            unsent = [ask for ask in self._unsent if ask.attempt_id == attempt_id]
-            self._unsent = deque(ask for ask in self._unsent if ask.attempt_id != attempt_id)
+            sent = [ask for ask in self._sent.values() if ask.lease_id == lease_id]
+            unsent = [ask for ask in self._unsent if ask.lease_id == lease_id]
+            self._unsent = deque(ask for ask in self._unsent if ask.lease_id != lease_id)
             for ask in sent:
                 self._given_up[ask.number] = self._sent.pop(ask.number)
             self._send_some()
@@ -129,17 +128,14 @@ class Asks:
         in_all = len(self._sent) + len(self._given_up)
         return len(self._sent) < WINDOW and in_all < MOST_OPEN and self._open_bytes + size <= MOST_OPEN_BYTES
 
-    def _renew_turn(self) -> None:
-        self._turn = Turn()
-
 
 class JobAsks:
     """One job's way to ask."""
 
-    __slots__ = ("_asks", "_attempt_id", "_is_over", "_is_used")
+    __slots__ = ("_asks", "_is_over", "_is_used", "_lease_id")
 
-    def __init__(self, attempt_id: str, asks: Asks) -> None:
-        self._attempt_id = attempt_id
+    def __init__(self, lease_id: str, asks: Asks) -> None:
+        self._lease_id = lease_id
         self._asks = asks
         self._is_used = False
         self._is_over = False
@@ -172,23 +168,25 @@ class JobAsks:
             return
         error = why()
         if isinstance(error, LeaseLost):
-            self._asks.drop(self._attempt_id, error)
+            self._asks.drop(self._lease_id, error)
             return
-        timer = threading.Timer(STOP_SECONDS, self._asks.drop, (self._attempt_id, error))
-        timer.daemon = True
-        timer.start()
+        start_new_thread(self._drop_later, (error,))
+
+    def _drop_later(self, error: Exception) -> None:
+        sleep(STOP_SECONDS)
+        self._asks.drop(self._lease_id, error)
 
     def close(self) -> None:
         """The job has ended; what a thread that it left behind wants is nobody's."""
         self._is_over = True
         if self._is_used:  # most jobs ask for nothing: no lock for them
-            self._asks.drop(self._attempt_id, _over())
+            self._asks.drop(self._lease_id, _over())
 
     def _begin(self, verb: Verb, body: dict[str, Any]) -> _Ask:
         if self._is_over:
             raise _over()
         self._is_used = True
-        return self._asks.begin(self._attempt_id, verb, body)
+        return self._asks.begin(self._lease_id, verb, body)
 
 
 def _over() -> LeaseLost:

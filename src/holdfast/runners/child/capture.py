@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 from holdfast.domain.logs import Stream
+from holdfast.forks import fork_safe
 from holdfast.tasks.context import Context, find_current
 
 LONGEST_EXCEPTION = 8_000
@@ -199,7 +200,7 @@ class _InProcess:
     """For `app.work()`: installed while any job runs in this process, and gone without a trace afterwards."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._jobs: list[Context] = []
         self._capture: Capture | None = None
 

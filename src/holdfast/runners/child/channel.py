@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import threading
+from _thread import start_new_thread
 from collections.abc import Callable
+from threading import Event
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
+from holdfast.forks import fork_safe
 from holdfast.runners.child import messages
 from holdfast.tasks.turn import Turn
 
@@ -28,17 +29,16 @@ class Outbox:
         # Held while sending: whoever gets it next knows that what was taken before is also written.
         self.lock = Turn()
         self._waiting: set[JobChannel] = set()
-        self._something = threading.Event()
-        self._thread: threading.Thread | None = None
-        os.register_at_fork(after_in_child=self._renew_lock)
+        self._something = fork_safe(Event())
+        self._has_thread = False
 
     def mark(self, channel: JobChannel) -> None:
         """Called with the lock held."""
         self._waiting.add(channel)
         self._something.set()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._send_regularly, name="holdfast-outbox", daemon=True)
-            self._thread.start()
+        if not self._has_thread:
+            self._has_thread = True
+            start_new_thread(self._send_regularly, ())  # a job may have replaced `threading.Thread`
 
     def _send_regularly(self) -> None:
         while True:
@@ -50,17 +50,14 @@ class Outbox:
                 if data := b"".join(channel.take() for channel in waiting):
                     self.link.send(data)
 
-    def _renew_lock(self) -> None:
-        self.lock = Turn()
-
 
 class JobChannel:
     """One job's way to the engine. Any thread may call it; after the job's end nothing more is taken."""
 
-    __slots__ = ("_attempt_id", "_is_closed", "_is_used", "_lines", "_outbox", "_progress")
+    __slots__ = ("_is_closed", "_is_used", "_lease_id", "_lines", "_outbox", "_progress")
 
-    def __init__(self, attempt_id: str, outbox: Outbox) -> None:
-        self._attempt_id = attempt_id
+    def __init__(self, lease_id: str, outbox: Outbox) -> None:
+        self._lease_id = lease_id
         self._outbox = outbox
         self._lines: list[LogLine] = []
         self._progress: dict[str, Any] | None = None
@@ -90,14 +87,14 @@ class JobChannel:
 
     def saved(self, name: str, artifact: Artifact | None) -> None:
         """At once, so that it is known however the job ends."""
-        self._outbox.link.send(messages.saved(self._attempt_id, name, artifact))
+        self._outbox.link.send(messages.saved(self._lease_id, name, artifact))
 
     def later(self, action: Callable[[], object]) -> bool:
         """True: a signal handler asks that has interrupted its own thread in sending; it is done right after that."""
         return self._outbox.link.turn.later(action)
 
     def completing(self) -> None:
-        self._outbox.link.send(messages.frame("completing", id=self._attempt_id))
+        self._outbox.link.send(messages.frame("completing", id=self._lease_id))
 
     def close(self) -> bytes:
         """What has not been sent yet, to be written before `done`."""
@@ -111,10 +108,10 @@ class JobChannel:
         """Called with the lock held."""
         data = b""
         if self._lines:
-            data += messages.logged(self._attempt_id, self._lines)
+            data += messages.logged(self._lease_id, self._lines)
             self._lines = []
         if self._progress is not None:
-            data += messages.frame("progress", id=self._attempt_id, value=self._progress)
+            data += messages.frame("progress", id=self._lease_id, value=self._progress)
             self._progress = None
         return data
 

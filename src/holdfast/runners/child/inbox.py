@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable
+from threading import Condition, Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ class Inbox:
     """One lock for the queue and the active jobs: a job is always in exactly one of them, and a cancel finds it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._lock = Lock()
+        self._changed = Condition(self._lock)
         self._queue: deque[Work] = deque()
         self._active: dict[str, Work] = {}
         self._is_closed = False
@@ -51,16 +51,16 @@ class Inbox:
     def finished(self, work: Work) -> None:
         self._active.pop(work.id, None)
 
-    def remove(self, attempt_id: str) -> Work | None:
+    def remove(self, lease_id: str) -> Work | None:
         """The job, if it was still queued; it is not any more."""
         with self._lock:
-            found = next((work for work in self._queue if work.id == attempt_id), None)
+            found = next((work for work in self._queue if work.id == lease_id), None)
             if found is not None:
                 self._queue.remove(found)
             return found
 
-    def active(self, attempt_id: str) -> Work | None:
-        return self._active.get(attempt_id)
+    def active(self, lease_id: str) -> Work | None:
+        return self._active.get(lease_id)
 
     def all_active(self) -> list[Work]:
         return list(self._active.values())

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from os import _exit, getpid
 
+from holdfast.forks import after_fork
 from holdfast.runners.descendants import descendants, kill_trees
 from holdfast.runners.frames import Decoder, Frame
 from holdfast.tasks.turn import Turn
@@ -17,10 +20,12 @@ _CHUNK = 256 * 1024
 class Link:
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
-        self._socket = socket.socket(fileno=descriptor)
+        line = socket.socket(fileno=descriptor)
+        # Bound before the app is imported: user code may replace the methods of all sockets.
+        self._receive, self._send_all, self._close = line.recv, line.sendall, line.close
         self.turn = Turn()
         self._is_open = True
-        os.register_at_fork(after_in_child=self._drop)
+        after_fork(self._after_fork)
 
     @property
     def is_open(self) -> bool:
@@ -38,26 +43,39 @@ class Link:
             return
         with self.turn:
             try:
-                self._socket.sendall(data)
+                self._send_all(data)
             except OSError:
                 leave_nothing()
 
     def listen(self, handle: Callable[[Frame], None]) -> None:
-        """Run in a thread of its own; does not return. Without a supervisor there is nobody to work for."""
+        """Run in a thread of its own; does not return. A runner that reads no more must not go on: its supervisor would
+        renew the leases of jobs that never start."""
         decoder = Decoder()
-        with contextlib.suppress(OSError):
-            while data := self._socket.recv(_CHUNK):
-                for frame in decoder.feed(data):
-                    handle(frame)
-        leave_nothing()
+        with ending_process():
+            with contextlib.suppress(OSError):
+                while not decoder.is_broken and (data := self._receive(_CHUNK)):
+                    for frame in decoder.feed(data):
+                        handle(frame)
+            leave_nothing()
 
-    def _drop(self) -> None:
+    def _after_fork(self) -> None:
         self._is_open = False
-        self.turn = Turn()  # another thread may have held it at the time of the fork
-        self._socket.close()
+        self.turn = Turn()  # without what another thread has put off
+        self._close()
+
+
+@contextlib.contextmanager
+def ending_process() -> Iterator[None]:
+    """For threads that a runner cannot do without: an exception ends the process, which the supervisor notices."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+        leave_nothing()
 
 
 def leave_nothing() -> None:
-    """The supervisor is gone: end at once, with everything that was started here."""
-    kill_trees(descendants(os.getpid()))
-    os._exit(1)
+    """End at once, with everything that was started here: the supervisor is gone, or cannot reach us any more."""
+    kill_trees(descendants(getpid()))
+    _exit(1)

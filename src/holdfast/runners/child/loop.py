@@ -6,10 +6,13 @@ Frames are read by a thread and handed over, so that a job that blocks the loop 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from holdfast.runners.child.execution import Done, stopped_before_start
+from holdfast.runners.child.link import ending_process
 from holdfast.runners.frames import started
 
 if TYPE_CHECKING:
@@ -23,11 +26,13 @@ class LoopServer:
         self._service = service
         self._slots = slots
         self._loop = asyncio.new_event_loop()
+        self._loop.time = monotonic  # type: ignore[method-assign]  # a job may replace the one in `time`
         self._running: set[asyncio.Task[None]] = set()
         self._is_finished = False
 
     def handle(self, frame: Frame) -> None:
-        if frame["t"] == "answer":  # here, for the coroutine that waits for it may hold up the loop
+        # In this thread: the coroutine that waits for the answer may block the loop, and a ping tests this thread only.
+        if frame["t"] in ("answer", "ping"):
             self._service.handle(frame)
         else:
             self._loop.call_soon_threadsafe(self._handle_here, frame)
@@ -38,11 +43,13 @@ class LoopServer:
             try:
                 self._loop.run_forever()
             except BaseException:  # asyncio lets SystemExit and KeyboardInterrupt of a user's own sub-task through
-                traceback.print_exc()
+                with contextlib.suppress(Exception):  # stderr may be closed
+                    traceback.print_exc()
 
     def _handle_here(self, frame: Frame) -> None:
-        self._service.handle(frame)
-        self._fill_slots()
+        with ending_process():  # asyncio would only log it
+            self._service.handle(frame)
+            self._fill_slots()
 
     def _fill_slots(self) -> None:
         while len(self._running) < self._slots and (work := self._service.inbox.take_now()) is not None:
@@ -65,12 +72,13 @@ class LoopServer:
         else:
             done = await self._service.executor.arun(work)
         self._service.leave_if_forked()
-        if (task := asyncio.current_task()) is not None:
-            self._running.discard(task)
-        self._service.inbox.finished(work)
-        if done.is_fatal:
-            self._service.give_up(done.frames)
-        self._after(done)
+        with ending_process():
+            if (task := asyncio.current_task()) is not None:
+                self._running.discard(task)
+            self._service.inbox.finished(work)
+            if done.is_fatal:
+                self._service.give_up(done.frames)
+            self._after(done)
 
     def _after(self, done: Done) -> None:
         if (following := self._service.inbox.take_now()) is not None:

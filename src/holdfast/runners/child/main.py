@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
-import time
+from _thread import start_new_thread
+from os import _exit
+from time import process_time, sleep, thread_time
 
 from holdfast.domain.errors import HoldfastError
 from holdfast.domain.manifest import Kind
@@ -33,14 +34,15 @@ def main() -> None:
     link = Link(arguments.descriptor)
     server = _server(arguments, link)
     gc.freeze()  # what the app imported stays: the collector need not walk it again and again
-    threading.Thread(target=link.listen, args=(server.handle,), name="holdfast-reader", daemon=True).start()
+    # Not a `threading.Thread`: the import of the app may have replaced that, or how it starts.
+    start_new_thread(link.listen, (server.handle,))
     server.serve()
     _say_goodbye()
 
 
 def _server(arguments: Arguments, link: Link) -> Server:
     is_alone = arguments.kind is not Kind.ASYNC and arguments.slots == 1
-    cpu_clock = CpuClock(time.process_time) if is_alone else _thread_clock
+    cpu_clock = CpuClock(process_time) if is_alone else _thread_clock
     try:
         app = loading.load(arguments.app)
         if flag := os.environ.get(DATABASE_FLAG):
@@ -53,7 +55,7 @@ def _server(arguments: Arguments, link: Link) -> Server:
     except (loading.Broken, HoldfastError) as error:  # the second one: the database flag makes no sense
         link.send(messages.frame("broken", error=str(error), stack=getattr(error, "stack", None)))
         flush_standard_streams()
-        os._exit(EXIT_BROKEN)
+        _exit(EXIT_BROKEN)
     set_up(tracing.SERVICE)  # after the import: a tracer provider of the app's own counts
     service = Service(link, Executor({**app.tasks, **own}, cpu_clock, arguments.term_grace_seconds, exclusive=is_alone))
     # After the import: what the app itself bound to the real streams, a log handler say, stays bound to those.
@@ -74,21 +76,21 @@ def _clear_up() -> None:
     """Behind a runner that was killed. Beside the first jobs: what a command leaves may be millions of files."""
     from holdfast.runners.commands.directories import remove_left_over
 
-    threading.Thread(target=remove_left_over, name="holdfast-clearing", daemon=True).start()
+    start_new_thread(remove_left_over, ())
 
 
 def _thread_clock(_now: float) -> float:
-    return time.thread_time()
+    return thread_time()
 
 
 def _say_goodbye() -> None:
     """A normal exit, so that `atexit` and buffers work; but threads that user code left behind do not hold it up."""
-    threading.Thread(target=_leave_after, args=(_LONGEST_GOODBYE_SECONDS,), daemon=True).start()
+    start_new_thread(_leave_after, (_LONGEST_GOODBYE_SECONDS,))
     flush(_FLUSH_SECONDS)
     flush_standard_streams()
     sys.exit(0)
 
 
 def _leave_after(seconds: float) -> None:
-    time.sleep(seconds)
-    os._exit(0)
+    sleep(seconds)
+    _exit(0)

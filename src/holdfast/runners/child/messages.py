@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.domain.outcome import Outcome, Succeeded
 from holdfast.domain.wire import outcome_to_json
-from holdfast.runners.frames import COMPLETED_IN, succeeded
+from holdfast.runners.frames import COMPLETED_IN, encode, succeeded
 
 if TYPE_CHECKING:
     from holdfast.domain.artifacts import Artifact
@@ -17,41 +16,36 @@ if TYPE_CHECKING:
     from holdfast.domain.schedule import Declaration
     from holdfast.domain.sources import SourceDeclaration
 
-# json.dumps with options builds an encoder on every call.
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+frame = encode
 
 
-def frame(kind: str, **fields: Any) -> bytes:
-    return _encode({"t": kind, **fields}).encode() + b"\n"
-
-
-def done(attempt_id: str, outcome: Outcome, usage: dict[str, float]) -> bytes:
+def done(lease_id: str, outcome: Outcome, usage: dict[str, float]) -> bytes:
     if "duration_ms" in usage and type(outcome) is Succeeded and outcome.result is None and outcome.result_ref is None:
-        return succeeded(attempt_id, usage)
-    return frame("done", id=attempt_id, outcome=outcome_to_json(outcome), usage=usage)
+        return succeeded(lease_id, usage)
+    return frame("done", id=lease_id, outcome=outcome_to_json(outcome), usage=usage)
 
 
-def completed_in(attempt_id: str, otherwise: Outcome, usage: dict[str, float]) -> bytes:
+def completed_in(lease_id: str, otherwise: Outcome, usage: dict[str, float]) -> bytes:
     """`otherwise` is how the task itself ended: it tells why its transaction may have rolled back."""
-    return frame("done", id=attempt_id, outcome=COMPLETED_IN, usage=usage, otherwise=outcome_to_json(otherwise))
+    return frame("done", id=lease_id, outcome=COMPLETED_IN, usage=usage, otherwise=outcome_to_json(otherwise))
 
 
-def looked(attempt_id: str, looks: Looks) -> bytes:
-    return frame("looked", id=attempt_id, looks=looks)
+def looked(lease_id: str, looks: Looks) -> bytes:
+    return frame("looked", id=lease_id, looks=looks)
 
 
-def returned(attempt_ids: list[str]) -> bytes:
-    return frame("returned", ids=attempt_ids)
+def returned(lease_ids: list[str]) -> bytes:
+    return frame("returned", ids=lease_ids)
 
 
-def logged(attempt_id: str, lines: list[LogLine]) -> bytes:
-    return frame("log", id=attempt_id, lines=[line.to_json() for line in lines])
+def logged(lease_id: str, lines: list[LogLine]) -> bytes:
+    return frame("log", id=lease_id, lines=[line.to_json() for line in lines])
 
 
-def saved(attempt_id: str, name: str, artifact: Artifact | None) -> bytes:
+def saved(lease_id: str, name: str, artifact: Artifact | None) -> bytes:
     if artifact is None:
-        return frame("saving", id=attempt_id, name=name)
-    return frame("saved", id=attempt_id, artifact=artifact.to_json())
+        return frame("saving", id=lease_id, name=name)
+    return frame("saved", id=lease_id, artifact=artifact.to_json())
 
 
 def ready(

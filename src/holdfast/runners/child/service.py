@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from os import _exit
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.runners.child import messages
@@ -52,6 +52,8 @@ class Service:
                 if frame.get("draining"):
                     for active in self.inbox.all_active():
                         active.context.end_waiting()
+            case "ping":
+                self.link.send(messages.frame("pong"))
             case "stop":
                 self._return(self.inbox.close())
 
@@ -70,11 +72,11 @@ class Service:
         if not self.inbox.put(known):
             self._return([work.id for work in known])
 
-    def _cancel(self, attempt_id: str, reason: str) -> None:
-        if (queued := self.inbox.remove(attempt_id)) is not None:
+    def _cancel(self, lease_id: str, reason: str) -> None:
+        if (queued := self.inbox.remove(lease_id)) is not None:
             queued.cancel(reason)
             self.link.send(stopped_before_start(queued))
-        elif (active := self.inbox.active(attempt_id)) is not None:
+        elif (active := self.inbox.active(lease_id)) is not None:
             active.cancel(reason)
 
     def _return(self, ids: list[str]) -> None:
@@ -90,10 +92,10 @@ class Service:
         """Out of memory: say what is known, hand back what has not started, and end."""
         self.link.send(last_words + messages.returned(self.inbox.close()))
         flush_standard_streams()
-        os._exit(1)
+        _exit(1)
 
     def leave_if_forked(self) -> None:
         """User code forked and its child came back here: it must not go on as if it were the runner."""
         if not self.link.is_open:
             flush_standard_streams()
-            os._exit(0)
+            _exit(0)

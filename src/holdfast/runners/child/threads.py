@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from holdfast.runners.child.link import ending_process
 from holdfast.runners.frames import started
 
 if TYPE_CHECKING:
@@ -22,17 +23,22 @@ class ThreadServer:
 
     def serve(self) -> None:
         if self._slots == 1:
-            self._serve_slot()  # the main thread: libraries with signal handlers or thread affinity work here
+            self._serve_slot_or_end()  # the main thread: libraries with signal handlers or thread affinity work here
             return
         threads = [
             # Persistent, because a command's parent-death signal is tied to the thread that started it.
-            threading.Thread(target=self._serve_slot, name=f"holdfast-slot-{number}", daemon=True)
+            threading.Thread(target=self._serve_slot_or_end, name=f"holdfast-slot-{number}", daemon=True)
             for number in range(1, self._slots + 1)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+
+    def _serve_slot_or_end(self) -> None:
+        """A slot that is gone would leave its job started for ever."""
+        with ending_process():
+            self._serve_slot()
 
     def _serve_slot(self) -> None:
         service, inbox, link = self._service, self._service.inbox, self._service.link

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.errors import ConfigurationError
+from holdfast.forks import after_fork
 from holdfast.ports import ArtifactStore
 from holdfast.runners.child.asking import Asks, JobAsks
 from holdfast.runners.child.channel import JobChannel, Outbox
@@ -67,6 +68,10 @@ class LazyFiles:
     def __init__(self, root: str) -> None:
         self.root = root
         self._store: ArtifactStore | None = None
+        after_fork(self._after_fork)
+
+    def _after_fork(self) -> None:
+        self._store = None
 
     def __call__(self) -> ArtifactStore:
         if self._store is None:

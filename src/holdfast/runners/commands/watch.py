@@ -8,9 +8,9 @@ import os
 import resource
 import selectors
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Watch:
     def follow(self, stdin: bytes | None, term_grace_seconds: float) -> End:
         try:
             self._feed(stdin)
-            while self._end is None or (self._open_outputs and time.monotonic() < self._drained_at):
+            while self._end is None or (self._open_outputs and monotonic() < self._drained_at):
                 self._step(term_grace_seconds)
             return self._end
         finally:
@@ -81,9 +81,9 @@ class Watch:
         # Asked before every wait: whoever changes the answer wakes the selector afterwards.
         if self._end is None and not self.was_stopped and self._stop_reason() is not None:
             self.was_stopped = True
-            self._kill_at = time.monotonic() + term_grace_seconds
+            self._kill_at = monotonic() + term_grace_seconds
             self._tree.terminate()
-        if self._end is None and time.monotonic() >= self._kill_at:
+        if self._end is None and monotonic() >= self._kill_at:
             self._tree.kill()
         for key, _ in self._selector.select(self._patience()):
             key.data()
@@ -92,7 +92,7 @@ class Watch:
 
     def _patience(self) -> float | None:
         until = self._drained_at if self._end is not None else self._kill_at
-        wait = max(0.0, until - time.monotonic())
+        wait = max(0.0, until - monotonic())
         if self._end is None and (wait == 0 or self._exit_descriptor is None):
             return _POLL_SECONDS
         return None if math.isinf(wait) else wait
@@ -101,7 +101,7 @@ class Watch:
         if (end := _wait(self._spawned.popen)) is None:
             return
         self._end = end
-        self._drained_at = time.monotonic() + DRAIN_SECONDS
+        self._drained_at = monotonic() + DRAIN_SECONDS
         if self._exit_descriptor is not None:
             self._selector.unregister(self._exit_descriptor)
 

@@ -17,7 +17,7 @@ from holdfast.periodic.lazy_store import LazyStore
 from holdfast.ports import Store
 from holdfast.serve import batching
 from holdfast.serve.batching import Batch
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from tests.serve.grounds import Served, serving
 from tests.serve.raw import call, until

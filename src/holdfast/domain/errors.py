@@ -11,6 +11,7 @@ HoldfastError
 │   ├── SchemaMismatch    the database's tables are older or newer than this code
 │   └── NotAllowed        a control plane does not allow this to the token
 ├── StoreUnavailable      the database cannot be reached, or stayed busy for too long
+│   └── RequestFailed     an error that says nothing about the request, sent by the store or something before it
 ├── JobFailed             the result of a job was asked for, and it has failed for good
 ├── JobCancelled          the result of a job was asked for, and it was cancelled
 └── LeaseLost             a job wanted something on its lease, and the lease is no longer its own
@@ -83,6 +84,25 @@ class StoreUnavailable(HoldfastError):
 
 class RequestBusy(StoreUnavailable):
     """The store is there, and this very request is being answered elsewhere: ask again."""
+
+
+class RequestFailed(StoreUnavailable):
+    """The request got an error whose cause is unknown. It is sent again; it may be the cause nevertheless."""
+
+
+def is_away(error: Exception) -> bool:
+    """Whether there is no store to send anything to; an error of this one request does not say that."""
+    return isinstance(error, StoreUnavailable) and not isinstance(error, RequestFailed)
+
+
+def proves_bad_content(error: Exception) -> bool:
+    """Whether the store can never hold what was sent, so that it makes no sense to send it again.
+
+    True only for what Holdfast's own validation refused, here or in a control plane, and for what the database called
+    bad data. A 413 without a limit was sent by a proxy, whose own limit can be raised."""
+    if isinstance(error, TooLarge):
+        return error.limit_bytes is not None
+    return isinstance(error, InvalidInput) and not isinstance(error, Conflict)
 
 
 class JobFailed(HoldfastError):

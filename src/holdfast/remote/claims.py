@@ -22,6 +22,7 @@ from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.names import check_integer, check_name
 from holdfast.domain.wire import claimed_from_json
+from holdfast.forks import after_fork, fork_safe
 from holdfast.remote.leases import Leases
 from holdfast.remote.line import Line
 from holdfast.remote.refusals import NotDone
@@ -52,8 +53,9 @@ class Claims:
         self._seconds = seconds
         self._leases = leases
         self._lost: dict[str, _Request] = {}
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._lock = fork_safe(threading.Lock())
+        self._stopped = fork_safe(threading.Event())
+        after_fork(self._after_fork)
 
     def claim(
         self,
@@ -84,6 +86,10 @@ class Claims:
     def close(self) -> None:
         if self._polls is not None:
             self._polls.close()
+
+    def _after_fork(self) -> None:
+        """The parent recovers its own claims."""
+        self._lost = {}
 
     def recover(self) -> list[Claimed]:
         with self._lock:

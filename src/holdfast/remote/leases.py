@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from holdfast.domain.job import Claimed
+from holdfast.forks import fork_safe
 
 REMEMBERED = 10_000
 
@@ -21,7 +22,7 @@ class Leases:
     def __init__(self, most: int = REMEMBERED) -> None:
         self._most = most
         self._tokens: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
 
     def remember(self, jobs: Iterable[Claimed]) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
+from holdfast.forks import after_fork
 from holdfast.remote.refusals import NotDone, error_for, retry_after
 from holdfast.remote.secret import Secret
 
@@ -39,14 +40,10 @@ class Line:
         self._quiet_until = 0.0
         self._socket: socket.socket | None = None
         self._is_hung_up = False
-        self._client = httpx.Client(
-            base_url=url,
-            headers={"Accept": "application/json", "User-Agent": "holdfast"},
-            limits=httpx.Limits(
-                max_connections=connections, max_keepalive_connections=connections, keepalive_expiry=KEPT_SECONDS
-            ),
-            follow_redirects=False,
-        )
+        self._connections = connections
+        self._certificates = httpx.create_ssl_context()  # once: to read them takes longer than all the rest
+        self._client = self._open_client()
+        after_fork(self._after_fork)
 
     def get(self, path: str, **parameters: Any) -> Any:
         given = {name: value for name, value in parameters.items() if value is not None}
@@ -80,16 +77,38 @@ class Line:
     def close(self) -> None:
         self._client.close()
 
+    def _open_client(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.place,
+            verify=self._certificates,
+            headers={"Accept": "application/json", "User-Agent": "holdfast"},
+            limits=httpx.Limits(
+                max_connections=self._connections,
+                max_keepalive_connections=self._connections,
+                keepalive_expiry=KEPT_SECONDS,
+            ),
+            follow_redirects=False,
+        )
+
+    def _after_fork(self) -> None:
+        """Leave the connections to the parent: to close their copies here sends nothing, to shut one down would."""
+        is_closed = self._client.is_closed
+        self._socket = None
+        self._client = self._open_client()
+        if is_closed:
+            self._client.close()
+
     def _ask(
         self, method: str, path: str, content: bytes | None, parameters: Mapping[str, Any], seconds: float, tries: int
     ) -> Any:
         response = self._response(method, path, content, parameters, seconds, tries)
-        if response.status_code == 204 or not response.content:
-            return None
         try:
-            return json.loads(response.content)
-        except (ValueError, RecursionError) as error:
-            raise StoreUnavailable(f"{self.place} does not answer as a control plane does: is this its URL?") from error
+            found = json.loads(response.content)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise _no_control_plane(self.place)
+        return Reply(found, self.place)
 
     def _response(
         self,
@@ -151,6 +170,23 @@ class Line:
             self._socket = found if isinstance(found, socket.socket) else None
             if self._is_hung_up and self._socket is not None:
                 _shut(self._socket)
+
+
+class Reply(dict[str, Any]):
+    """The body of a response. A control plane leaves no member out: a body without one was sent by something else."""
+
+    def __init__(self, members: dict[str, Any], place: str) -> None:
+        super().__init__(members)
+        self._place = place
+
+    def __missing__(self, name: str) -> Any:
+        raise _no_control_plane(self._place)
+
+
+def _no_control_plane(place: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{place} does not answer as a control plane does: is this its URL, and what is on the way to it?"
+    )
 
 
 def _shut(line: socket.socket) -> None:

@@ -13,6 +13,7 @@ from holdfast.domain.errors import (
     InvalidInput,
     NotAllowed,
     NotFound,
+    RequestFailed,
     StoreUnavailable,
     TooLarge,
 )
@@ -36,21 +37,45 @@ class WrongState(Conflict):
         self.key_taken = key_taken
 
 
-# The request may be good, and nobody knows whether it was done: it is asked again. 421 to 425 come from proxies.
-_ASK_AGAIN = frozenset((408, 421, 425, 502, 503, 504))
+# The server, or a proxy before it, is busy or away.
+_NOT_NOW = frozenset((408, 421, 425, 502, 503, 504))
 _LONGEST_DETAIL = 1_000
 
 
 def error_for(status: int, body: bytes, place: str, *, waits: bool) -> HoldfastError:
     """`place` is the control plane as people may see it. With `waits`, a token that is not accepted is waited out as
-    if the store were away: what runs under a lease must not end because somebody is at work on the tokens."""
-    problem = _problem(body)
-    detail = str(problem.get("detail") or _phrase(status))[:_LONGEST_DETAIL]
+    if the store were away: a running job must not end because an operator is changing tokens.
+
+    Only a control plane's own problem says something about the request. Any other response was sent by something
+    between, or by a control plane that failed, and means that the store is unavailable."""
+    problem = _problem(status, body)
+    detail = str((problem or {}).get("detail") or _phrase(status))[:_LONGEST_DETAIL]
     match status:
         case 401:
             advice = "give one that is valid there: --token or HOLDFAST_TOKEN, made by `holdfast tokens create`"
             said = f"{place} does not accept the token ({detail}); {advice}"
             return AccessRefused(said) if waits else ConfigurationError(said)
+        case 413:
+            return _too_large(problem or {}, detail, place)
+        case 429:
+            return NotDone(f"{place} asks for fewer requests: {detail}")
+        case 503 if problem is not None and problem.get("failed") == "request":
+            return RequestFailed(f"{place} answered {status}: {detail}")
+        case _ if status in _NOT_NOW:
+            return StoreUnavailable(f"{place} does not answer now ({status}): {detail}")
+        case _ if status >= 500:
+            return RequestFailed(f"{place} answered {status}: {detail}")
+        case _ if problem is None:
+            return RequestFailed(
+                f"{place} answered {status} ({detail}), and not as a control plane does: is this its URL, and what is"
+                " on the way to it?"
+            )
+        case _:
+            return _refusal(status, problem, detail, place)
+
+
+def _refusal(status: int, problem: dict[str, Any], detail: str, place: str) -> HoldfastError:
+    match status:
         case 403:
             advice = "give a token with the scope or the queues that it takes"
             return NotAllowed(f"{place} does not allow this to the token ({detail}); {advice}")
@@ -58,14 +83,8 @@ def error_for(status: int, body: bytes, place: str, *, waits: bool) -> HoldfastE
             return NotFound(detail)
         case 409:
             return _conflict(problem, detail)
-        case 413:
-            return _too_large(problem, detail, place)
-        case 400 | 415 | 422:
+        case 422 if "field" in problem:
             return InvalidInput(*_field_and_rule(problem, detail))
-        case 429:
-            return NotDone(f"{place} asks for fewer requests: {detail}")
-        case _ if status in _ASK_AGAIN:
-            return StoreUnavailable(f"{place} does not answer now ({status}): {detail}")
         case _:
             return HoldfastError(f"{place} answered {status}: {detail}")
 
@@ -91,12 +110,15 @@ def _too_large(problem: dict[str, Any], detail: str, place: str) -> TooLarge:
     return TooLarge("body", f"{place} takes no request that large ({detail}); send less at once", limit)
 
 
-def _problem(body: bytes) -> dict[str, Any]:
+def _problem(status: int, body: bytes) -> dict[str, Any] | None:
+    """The problem that a control plane sent (`serve/problems.py`); None if it did not."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    if not isinstance(found, dict) or found.get("status") != status:
+        return None
+    return found if isinstance(found.get("title"), str) and isinstance(found.get("detail"), str) else None
 
 
 def _field_and_rule(problem: dict[str, Any], detail: str) -> tuple[str, str]:

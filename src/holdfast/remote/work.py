@@ -63,13 +63,13 @@ class Work:
         own = [clean_line(line) for line in lines if _attempt_id(line) in known]
         for some, body in portions(own, LogLine.to_json, MOST_LINES):
             leases = self._leases.shown(map(_attempt_id, some))
-            self._line.post(f"{WORKER}/logs", {"worker_id": worker, "lines": body, "leases": leases})
+            self._tell("logs", {"worker_id": worker, "lines": body, "leases": leases}, "ok")
 
     def announce(self, tasks: Sequence[TaskInfo], worker: str = NOBODY) -> None:
         """A token that is limited to queues announces the tasks of these; of the others an error tells once."""
 
         def send(some: Sequence[TaskInfo]) -> None:
-            self._line.post(f"{WORKER}/announce", {"worker_id": worker, "tasks": [task.to_json() for task in some]})
+            self._tell("announce", {"worker_id": worker, "tasks": [task.to_json() for task in some]}, "failures")
 
         ours = [task for task in tasks if task.name not in self._not_our_tasks]
         refused = send_allowed(ours, send) if ours else []
@@ -93,14 +93,18 @@ class Work:
         """Without those that were refused when they were declared."""
 
         def send(some: Sequence[Declaration]) -> None:
-            self._line.post(f"{WORKER}/announce", {"worker_id": worker, "kept": _declared(some)})
+            self._tell("announce", {"worker_id": worker, "kept": _declared(some)}, "failures")
 
         ours = [item for item in declared if item.name not in self._not_our_schedules]
         if ours:
             send_allowed(ours, send)
 
     def keep_worker(self, row: WorkerRow) -> None:
-        self._line.post(f"{WORKER}/worker", to_json(row))
+        self._tell("worker", to_json(row), "ok")
+
+    def _tell(self, path: str, body: Any, member: str) -> None:
+        """`member` is in every response of a control plane, and not in a page that a proxy sent with a 200."""
+        self._line.post(f"{WORKER}/{path}", body)[member]
 
 
 def _attempt_id(line: LogLine) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from holdfast.domain.answers import Beat, Beaten, Settled
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import StoreUnavailable, is_away
 from holdfast.domain.outcome import Report
 from holdfast.serve.budget import Budget
 from holdfast.serve.problems import Refused
@@ -101,7 +101,7 @@ class Batch(Generic[Item, Answer]):
         try:
             answers = await self._call([item for caller in callers for item in caller.items])
         except Exception as error:
-            if len(callers) == 1 or isinstance(error, StoreUnavailable | Refused):
+            if len(callers) == 1 or is_away(error) or isinstance(error, Refused):
                 for caller in [*callers, *self._who_waited_long(error)]:
                     caller.fail(error)
                 return

@@ -14,7 +14,7 @@ from contextlib import suppress
 from holdfast.domain.answers import Status
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import Claimed
-from holdfast.domain.outcome import Released, Report
+from holdfast.domain.outcome import Outcome, Released, Report
 from holdfast.serve.budget import Budget
 from holdfast.serve.problems import Refused
 from holdfast.serve.waiters import Wanted
@@ -37,7 +37,10 @@ class GivingBack:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def client_gone(self, wanted: Wanted, jobs: Sequence[Claimed]) -> None:
-        self._begin(self._give_back(wanted.worker, wanted.credential, jobs, GONE))
+        self.end(wanted, jobs, GONE)
+
+    def end(self, wanted: Wanted, jobs: Sequence[Claimed], outcome: Outcome) -> None:
+        self._begin(self._settle(wanted.worker, wanted.credential, jobs, outcome))
 
     def answer_lost(self, wanted: Wanted) -> None:
         self._lost[wanted.worker, wanted.credential] = time.monotonic() + LOST_SECONDS
@@ -64,15 +67,15 @@ class GivingBack:
     async def _look(self, worker: str, credential: str) -> None:
         with suppress(StoreUnavailable, Refused):
             jobs = await self._claims.call(lambda store: store.recover(worker, credential=credential))
-            await self._give_back(worker, credential, jobs, LOST)
+            await self._settle(worker, credential, jobs, LOST)
 
-    async def _give_back(self, worker: str, credential: str, jobs: Sequence[Claimed], why: Released) -> None:
+    async def _settle(self, worker: str, credential: str, jobs: Sequence[Claimed], outcome: Outcome) -> None:
         reports = [
             Report(
                 job.job_id,
                 job.attempt,
                 job.lease_token,
-                why,
+                outcome,
                 worker,
                 credential=credential,
                 message_id=job.message_id,

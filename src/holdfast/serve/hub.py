@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
-from holdfast.domain.errors import RequestBusy, StoreUnavailable
+from holdfast.domain.errors import RequestBusy
 from holdfast.domain.job import Claimed
+from holdfast.domain.outcome import Failed, JobError
 from holdfast.ports import Store
 from holdfast.serve.budget import Budget
 from holdfast.serve.giving_back import GivingBack
 from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
 from holdfast.serve.repeats import Repeats
+from holdfast.tasks.arguments import InvalidArguments, decodable
 
 Key = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
 
@@ -51,6 +53,15 @@ class Hub:
             return found
         finally:
             leaving.cancel()
+
+    def fail_undecodable(self, wanted: Wanted, jobs: Sequence[Claimed]) -> None:
+        """A payload that cannot be decoded cannot be sent: those jobs end here, and the others are not held up."""
+        for job in jobs:
+            try:
+                decodable(job.payload)
+            except InvalidArguments as error:
+                failed = Failed(JobError("invalid_arguments", str(error), retryable=False))
+                self._giving_back.end(wanted, [job], failed)
 
     def ring(self) -> None:
         """In the server's loop: there may be something to claim."""
@@ -146,7 +157,7 @@ class Hub:
             return await self._claims.call(claim)
         except RequestBusy:
             raise
-        except StoreUnavailable:
+        except Exception:
             if wanted.request_id is None:
                 self._giving_back.answer_lost(wanted)
             raise

@@ -17,7 +17,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from holdfast.domain.errors import Conflict, InvalidInput, NotFound, SchemaMismatch, StoreUnavailable, TooLarge
+from holdfast.domain.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    RequestFailed,
+    SchemaMismatch,
+    StoreUnavailable,
+    TooLarge,
+)
 from holdfast.domain.events import Events
 from holdfast.domain.events import Problem as Unexpected
 from holdfast.domain.names import storable_text
@@ -122,6 +130,10 @@ async def _known(_request: Request, error: Exception) -> ProblemResponse:
             return problem(422, str(error), field=error.field)
         case NotFound():
             return problem(404, str(error))
+        case RequestFailed():
+            # A client that sent a batch repeats it item by item: `remote/refusals.py`.
+            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+            return problem(503, "the store failed this request; ask again", "Ask again", headers, failed="request")
         case _:
             # Which store, and what it said, is in the log: whoever asks may be anybody.
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}

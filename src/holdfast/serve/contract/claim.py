@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 
 from holdfast.domain import wire
 from holdfast.domain.names import check_name
+from holdfast.domain.spec import Undecodable
 from holdfast.serve.auth import Identity, get_authentication
 from holdfast.serve.body import StrictRoute
 from holdfast.serve.contract.caller import Caller
@@ -32,7 +33,11 @@ async def claim(body: ClaimRequest, request: Request, plane: PlaneDep, caller: C
     wanted = _wanted(body, caller)
     gone = _gone(request, caller) if body.max_wait_ms else _closed(request)
     found = await plane.hub.claim(wanted, body.max_wait_ms / 1000, gone)
-    return JSONResponse(_answer(body, found, max(0.0, found.asked_at - arrived)))
+    told = [wire.claimed_to_json(job) for job in found.jobs]
+    if any(isinstance(job["payload"], Undecodable) for job in told):
+        plane.hub.fail_undecodable(wanted, found.jobs)
+        told = [job for job in told if not isinstance(job["payload"], Undecodable)]
+    return JSONResponse(_answer(body, found, told, max(0.0, found.asked_at - arrived)))
 
 
 def _wanted(body: ClaimRequest, caller: Identity) -> Wanted:
@@ -70,8 +75,8 @@ async def _closed(request: Request) -> None:
         pass
 
 
-def _answer(body: ClaimRequest, found: Found, waited: float) -> dict[str, Any]:
-    answer = _NOTHING | wire.claims_to_json(found.jobs, waited)
+def _answer(body: ClaimRequest, found: Found, told: list[dict[str, Any]], waited: float) -> dict[str, Any]:
+    answer = _NOTHING | wire.claims_to_json(told, waited)
     if not found.jobs and found.again_in is not None:
         answer["again_in_seconds"] = round(found.again_in, 3)
     if body.limit is None:

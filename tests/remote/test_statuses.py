@@ -1,0 +1,157 @@
+"""A proxy that answers requests itself, with a status that says nothing about them, costs no job its outcome."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast.domain.lifecycle import ACTIVE, State
+from holdfast.torture.proxy import FaultProxy
+from holdfast.torture.proxy_answers import Answers, Page
+from tests.chaos.databases import query
+from tests.remote.fleet import Fleet
+from tests.serve.grounds import Served, serving
+
+JOBS, HELD = 60, 6
+EVERYTHING = (b" /internal/worker/",)
+REPORTS = (b" /internal/worker/reports",)
+JSON = "application/json"
+PAGES = {
+    "500": [Page(500)],
+    "404": [Page(404, b"default backend - 404", "text/plain")],
+    "403 and 405": [Page(403), Page(405, b"")],
+    "502, 503, 504 and 429": [Page(502), Page(503, b""), Page(504), Page(429, b'{"message":"slow down"}', JSON)],
+    "other errors": [Page(400), Page(413), Page(418), Page(422, b'{"detail":"no"}', JSON), Page(501), Page(599)],
+    "no errors": [Page(200), Page(200, b"{}", JSON), Page(204, b""), Page(302, b"")],
+}
+ALL_PAGES = [page for group in PAGES.values() for page in group]
+
+TASKS = """
+    @app.task
+    def answer(number: int) -> int:
+        print("number", number)
+        return number
+
+    @app.task(max_attempts=1)
+    def hold(number: int, ctx: Context) -> int:
+        Path(f"held-{number}").write_text("yes")
+        while not Path("go").exists():
+            time.sleep(0.02)
+        return number
+"""
+
+
+@dataclass(frozen=True)
+class TwoOfThree(Answers):
+    """The first two of every three, so that no luck decides."""
+
+    number: Iterator[int] = field(default_factory=itertools.count)
+
+    def page(self, request: bytes, chosen: random.Random) -> Page | None:
+        page = Answers(self.pages, 1.0, self.carried_out, self.paths).page(request, chosen)
+        return None if page is None or next(self.number) % 3 == 2 else page
+
+
+@pytest.fixture
+def plane(sqlite_fleet: Fleet) -> Iterator[Served]:
+    with serving(sqlite_fleet.url, duties=True) as served:
+        yield served
+
+
+@pytest.fixture
+def proxy(plane: Served) -> Iterator[FaultProxy]:
+    parsed = urlsplit(plane.url)
+    with FaultProxy((parsed.hostname or "", parsed.port or 0), seed=1) as proxy:
+        yield proxy
+
+
+def url_of(proxy: FaultProxy) -> str:
+    return f"http://127.0.0.1:{proxy.port}"
+
+
+def all_are_over(fleet: Fleet) -> bool:
+    return not any(fleet.counts().get(state) for state in ACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("pages", "carried_out"),
+    [*((pages, 0.0) for pages in PAGES.values()), (ALL_PAGES, 1.0)],
+    ids=[*PAGES, "all, after the server has carried it out"],
+)
+def test_half_of_all_reports_answered_by_the_proxy_leave_every_job_succeeded(
+    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[Page], carried_out: float
+) -> None:
+    sqlite_fleet.tasks(TASKS)
+    ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(JOBS)]
+    proxy.answer(Answers(pages, chance=0.5, carried_out=carried_out, paths=REPORTS))
+
+    sqlite_fleet.remote_worker(url_of(proxy), "--slots", "4")
+    sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over", timeout=90.0)
+
+    assert proxy.pass_on() > 0
+    assert sqlite_fleet.counts() == {"succeeded": JOBS}
+    assert sqlite_fleet.charged() == (0, 0)
+    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(JOBS))
+
+
+def test_a_third_of_everything_answered_by_the_proxy_holds_up_no_job_for_good(
+    sqlite_fleet: Fleet, proxy: FaultProxy
+) -> None:
+    """Claims, heartbeats, logs and announcements as well, from the start of the worker on."""
+    sqlite_fleet.tasks(TASKS)
+    ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(JOBS)]
+    proxy.answer(Answers(ALL_PAGES, chance=0.3, carried_out=0.5, paths=EVERYTHING))
+
+    worker = sqlite_fleet.remote_worker(url_of(proxy), "--slots", "4")
+    sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over", timeout=120.0)
+    proxy.pass_on()
+
+    assert sqlite_fleet.counts() == {"succeeded": JOBS}
+    assert sqlite_fleet.charged() == (0, 0)
+    assert worker.stop() == 0
+    lines = [line.message for job_id in ids for line in sqlite_fleet.store.logs(job_id)]
+    assert lines == [f"number {number}" for number in range(JOBS)]
+    assert {task.name for task in sqlite_fleet.store.announced_tasks()} >= {"answer", "hold"}
+
+
+@pytest.mark.parametrize("pages", [PAGES["500"], PAGES["404"]], ids=["500", "404"])
+def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(
+    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[Page]
+) -> None:
+    sqlite_fleet.tasks(TASKS)
+    ids = [sqlite_fleet.enqueue("hold", {"number": number}) for number in range(HELD)]
+    worker = sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD), "--grace", "0s")
+    for number in range(HELD):
+        sqlite_fleet.wait_for_file(f"held-{number}")
+
+    proxy.answer(TwoOfThree(pages, paths=REPORTS))
+    assert worker.stop() == 0, worker.text()
+    assert proxy.pass_on() > 0
+
+    assert sqlite_fleet.counts() == {"pending": HELD}
+    assert sqlite_fleet.charged() == (0, 0)
+    sqlite_fleet.tell("go")
+    sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD))
+    sqlite_fleet.wait_for_counts(succeeded=HELD)
+    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(HELD))
+
+
+def test_content_that_is_bad_is_still_replaced_over_http(sqlite_fleet: Fleet, plane: Served) -> None:
+    """The worker's validation passes it, the control plane's database does not."""
+    sqlite_fleet.tasks(TASKS)
+    good = [sqlite_fleet.enqueue("answer", {"number": number}) for number in range(10)]
+    bad = sqlite_fleet.enqueue("answer", {"number": 666})
+    refused = "WHEN NEW.state = 'succeeded' AND NEW.result = '666' BEGIN SELECT RAISE(ABORT, 'not 666'); END"
+    query(sqlite_fleet.url, f"CREATE TRIGGER refusing BEFORE UPDATE ON holdfast_jobs {refused}")
+    sqlite_fleet.remote_worker(plane.url)
+    sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over")
+
+    assert [sqlite_fleet.job(job_id).state for job_id in good] == [State.SUCCEEDED] * 10
+    error = sqlite_fleet.job(bad).last_error
+    assert error is not None
+    assert (error["code"], "not 666" in error["message"]) == ("unstorable_result", True)

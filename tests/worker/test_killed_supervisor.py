@@ -73,5 +73,6 @@ def test_how_many_jobs_that_were_claimed_ahead_are_charged_with_it_is_bounded(si
     charged = [job for job in pending if job.crashes or job.failures]
     # A report that Postgres had received when its sender was killed may still have been committed.
     assert PROCESSES < len(charged) <= held
-    assert {(job.attempt, job.crashes, job.failures) for job in charged} == {(1, 1, 0)}
+    # Not the attempt: a busy machine releases what was claimed ahead, and claims it again.
+    assert {(job.crashes, job.failures) for job in charged} == {(1, 0)}
     assert site.counts() == {"succeeded": QUICK_JOBS - len(pending), "pending": len(pending)}, "nothing is lost"

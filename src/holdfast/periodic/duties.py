@@ -16,9 +16,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.domain.answers import Settled, Status
-from holdfast.domain.errors import NotAllowed, StoreUnavailable
-from holdfast.domain.events import DutyRefused, Events, JobReaped, Problem, Reaping, ScheduleFailed, Ticked
+from holdfast.domain.answers import Reaped, Status
+from holdfast.domain.errors import NotAllowed, StoreUnavailable, is_away
+from holdfast.domain.events import (
+    ClockSetBack,
+    DutyRefused,
+    Events,
+    JobReaped,
+    Problem,
+    Reaping,
+    ScheduleFailed,
+    Ticked,
+)
 from holdfast.domain.job import DEFAULT_LEASE_SECONDS, Claimed
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
@@ -81,7 +90,7 @@ class _Failure:
 class _Done:
     """What came of it."""
 
-    reaped: tuple[Settled, ...] = ()
+    reaped: Reaped | None = None
     fired: Fired | None = None
     failures: tuple[ScheduleFailure, ...] = field(default=())
     tried: Mapping[Duty, _Failure | None] = field(default_factory=dict)  # what was wrong with it
@@ -106,11 +115,11 @@ class _Trying:
         self.outcomes[duty] = None
         try:
             return do()
-        except StoreUnavailable:
-            raise
         except NotAllowed as error:
             self.outcomes[duty] = _Failure(str(error), refused=True)
         except Exception as error:  # whatever is wrong with this one must not keep the others from being done
+            if is_away(error):
+                raise
             self.outcomes[duty] = _Failure(f"{type(error).__name__}: {error}")
         return None
 
@@ -186,10 +195,8 @@ class Duties:
             self._desk.ask(self._round(now))
 
     def _done(self, done: _Done, now: float) -> None:
-        if done.reaped:
-            self._events.emit(Reaping(len(done.reaped)))
-        for job in done.reaped:
-            self._events.emit(JobReaped(job.job_id, job.attempt, job.event))
+        if done.reaped is not None:
+            self._emit_reaped(done.reaped)
         self._tell_failures(done)
         for duty, failure in done.tried.items():
             self._note(duty, failure, now)
@@ -201,6 +208,15 @@ class Duties:
         seconds = done.fired.seconds_to_next
         wait = LOOK_SELDOM_SECONDS if seconds is None else min(seconds, LOOK_EVERY_SECONDS)
         self._fire_at = now + max(wait, SHORTEST_LOOK_SECONDS)
+
+    def _emit_reaped(self, reaped: Reaped) -> None:
+        clock = reaped.clock
+        if clock is not None and (clock.leases or clock.jobs or clock.sources):
+            self._events.emit(ClockSetBack(clock.seconds, clock.leases, clock.jobs, clock.sources))
+        if reaped.settled:
+            self._events.emit(Reaping(len(reaped.settled)))
+        for job in reaped.settled:
+            self._events.emit(JobReaped(job.job_id, job.attempt, job.event))
 
     def _note(self, duty: Duty, failure: _Failure | None, now: float) -> None:
         """Told once for each reason, then tried again after a wait that doubles."""
@@ -282,27 +298,26 @@ class Duties:
         if row is not None:
             trying(Duty.SHOW, lambda: store.keep_worker(row))
         fired = trying(Duty.FIRE, lambda: self._fire(store)) if round_.fire else None
-        return _Done(reaped or (), fired, failures or (), trying.outcomes)
+        return _Done(reaped, fired, failures or (), trying.outcomes)
 
     def _fire(self, store: Store) -> Fired:
         return store.fire_schedules(self._worker, lease_seconds=self._lease_seconds)
 
-    def _reap(self, store: Store) -> tuple[Settled, ...]:
+    def _reap(self, store: Store) -> Reaped:
         timing = self._timing()
-        reaped = store.reap(
+        return store.reap(
             self._worker, period=timing.reap_period, lease_seconds=timing.lease, heartbeat_seconds=timing.heartbeat
         )
-        return reaped.settled
 
     def _give_back(self, store: Store) -> None:
         """Jobs of a claim whose answer was lost: nobody runs them, and nobody should wait for their leases to end."""
-        self._lost |= {job.attempt_id: job for job in store.recover(self._worker)}
+        self._lost |= {job.lease_id: job for job in store.recover(self._worker)}
         if self._lost:
             released = Released("the answer to the claim was lost")
             jobs = list(self._lost.values())
             reports = [Report(job.job_id, job.attempt, job.lease_token, released, self._worker) for job in jobs]
             answers = zip(jobs, store.settle(reports), strict=True)
-            self._lost = {job.attempt_id: job for job, answer in answers if answer.status is Status.BUSY}
+            self._lost = {job.lease_id: job for job, answer in answers if answer.status is Status.BUSY}
 
     def wake_at(self) -> float:
         if self._desk.busy:

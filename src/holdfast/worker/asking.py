@@ -127,26 +127,26 @@ class Asking:
     # what runners say
 
     def hear(self, runner: RunnerProcess, frame: Frame) -> None:
-        attempt_id, number = frame.get("id"), frame.get("number")
-        if not isinstance(attempt_id, str) or type(number) is not int:
+        lease_id, number = frame.get("id"), frame.get("number")
+        if not isinstance(lease_id, str) or type(number) is not int:
             self._events.emit(Problem("an ask of a runner", f"it names no attempt and number: {str(frame)[:200]}"))
             return
-        held = self._book.get(attempt_id)
+        held = self._book.get(lease_id)
         if held is None or held.runner is not runner or held.reported:
-            runner.answer(_refused(attempt_id, number, _over()))
+            runner.answer(_refused(lease_id, number, _over()))
             return
         try:
             ask = _Ask(number, Verb(frame["verb"]), dict(frame["body"]), len(json.dumps(frame["body"])))
         except (KeyError, TypeError, ValueError) as error:
-            runner.answer(_refused(attempt_id, number, InvalidInput("ask", f"cannot be read ({error!r})")))
+            runner.answer(_refused(lease_id, number, InvalidInput("ask", f"cannot be read ({error!r})")))
             return
         open_ = self._open.get(runner) or _Open()
         if open_.asks >= MOST_ASKS or open_.bytes + ask.size > MOST_BYTES:
             rule = f"a runner may have {MOST_ASKS} asks of {MOST_BYTES:,} bytes open at a time; wait for answers"
-            runner.answer(_refused(attempt_id, number, TooLarge(str(ask.verb), rule, MOST_BYTES)))
+            runner.answer(_refused(lease_id, number, TooLarge(str(ask.verb), rule, MOST_BYTES)))
             return
         self._open[runner] = _Open(open_.asks + 1, open_.bytes + ask.size)
-        line = self._lines.setdefault(attempt_id, _Line(held, runner))
+        line = self._lines.setdefault(lease_id, _Line(held, runner))
         line.asks.append(ask)
 
     # a part of the supervisor
@@ -157,8 +157,8 @@ class Asking:
         for index, desk in enumerate(self._desks):
             if (answer := desk.take()) is not None:
                 self._take(self._errands.pop(index), answer, now)
-        for attempt_id in [attempt_id for attempt_id, line in self._lines.items() if line.is_over]:
-            self._refuse_rest(self._lines.pop(attempt_id))
+        for lease_id in [lease_id for lease_id, line in self._lines.items() if line.is_over]:
+            self._refuse_rest(self._lines.pop(lease_id))
         self._hand_out(now)
 
     def wake_at(self) -> float:
@@ -191,9 +191,9 @@ class Asking:
     def _take(self, errand: _Errand, answer: _Served | Refusal, now: float) -> None:
         line = errand.line
         line.at_desk = 0
-        attempt_id = line.held.id
+        lease_id = line.held.id
         if isinstance(answer, Refusal):  # not the store's: what goes wrong there is an answer
-            refusals = [_refused(attempt_id, ask.number, answer.error) for ask in errand.asks]
+            refusals = [_refused(lease_id, ask.number, answer.error) for ask in errand.asks]
             answer = _Served(refusals, problems=[repr(answer.error)])
         for problem in answer.problems:
             job = line.held.job
@@ -207,10 +207,10 @@ class Asking:
             self._store_is_there(now)
         if line.is_over:
             self._refuse_rest(line)
-        if attempt_id in self._lines:  # to the end: the others' turn comes first
-            del self._lines[attempt_id]
+        if lease_id in self._lines:  # to the end: the others' turn comes first
+            del self._lines[lease_id]
             if line.asks:
-                self._lines[attempt_id] = line
+                self._lines[lease_id] = line
 
     def _refuse_rest(self, line: _Line) -> None:
         """What is at a desk gets its answer from there."""
@@ -266,31 +266,31 @@ class Asking:
         return _Served([_answered(errand.line.held.id, ask.number, value) for ask, value in asks])
 
     def _serve_one(self, errand: _Errand, ask: _Ask, problems: list[str]) -> bytes:
-        attempt_id = errand.line.held.id
+        lease_id = errand.line.held.id
         try:
             value = self._serving.serve(errand.lease, ask.verb, ask.body)
         except StoreUnavailable as away:
             if ask.verb not in OF_THE_CACHE:
                 raise
-            return _refused(attempt_id, ask.number, away)
+            return _refused(lease_id, ask.number, away)
         except HoldfastError as error:
-            return _refused(attempt_id, ask.number, error)
+            return _refused(lease_id, ask.number, error)
         except Exception as error:
             problems.append(f"{ask.verb}: {type(error).__name__}: {error}")
-            return _refused(attempt_id, ask.number, error)
-        return _answered(attempt_id, ask.number, value)
+            return _refused(lease_id, ask.number, error)
+        return _answered(lease_id, ask.number, value)
 
 
 def _over() -> LeaseLost:
     return LeaseLost("the attempt that asks is over")
 
 
-def _answered(attempt_id: str, number: int, value: Any) -> bytes:
-    return frames.encode("answer", id=attempt_id, number=number, value=value)
+def _answered(lease_id: str, number: int, value: Any) -> bytes:
+    return frames.encode("answer", id=lease_id, number=number, value=value)
 
 
-def _refused(attempt_id: str, number: int, error: Exception) -> bytes:
-    return frames.encode("answer", id=attempt_id, number=number, error=error_to_json(error))
+def _refused(lease_id: str, number: int, error: Exception) -> bytes:
+    return frames.encode("answer", id=lease_id, number=number, error=error_to_json(error))
 
 
 def _size(ask: _Ask) -> int:

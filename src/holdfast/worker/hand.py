@@ -153,7 +153,7 @@ class Hand:
         for runner in self._pool:
             if runner.free >= 0 or runner.pid in self._asked_back:
                 continue
-            starts = [started(attempt_id) for attempt_id, has_started in runner.jobs.items() if has_started]
+            starts = [started(lease_id) for lease_id, has_started in runner.jobs.items() if has_started]
             if starts and all(start is not None and now - start > SLOW_SECONDS for start in starts):
                 self._asked_back.add(runner.pid)
                 runner.give_back()

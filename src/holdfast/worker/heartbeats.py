@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.domain.answers import Beat, Beaten, Status
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import is_away, proves_bad_content
 from holdfast.domain.events import Beats, Events
 from holdfast.periodic.desk import Desk, Refusal
 from holdfast.periodic.part import NEVER
@@ -16,6 +16,12 @@ from holdfast.worker.leases import Held, LeaseBook
 
 BUSY_AGAIN_SECONDS = 1.0
 PROGRESS_EVERY_SECONDS = 1.0  # for all jobs together: people look at it, and it must not cost more than that
+
+
+@dataclass(frozen=True, slots=True)
+class _Renewed:
+    answers: list[Beaten]
+    is_progress_sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,7 @@ class Heartbeats:
         self._retrying = retrying
         self._asked = _Asked(0.0, ())
         self._progress_at = 0.0
-        self._desk: Desk[list[Beat], list[Beaten]] = Desk("heartbeats", lambda beats: _beat(store(), beats), ring)
+        self._desk: Desk[list[Beat], _Renewed] = Desk("heartbeats", lambda beats: _beat(store(), beats), ring)
 
     def step(self, now: float) -> None:
         answer = self._desk.take()
@@ -78,8 +84,8 @@ class Heartbeats:
             held.beating = True
         self._desk.ask(beats)
 
-    def _take(self, answers: Sequence[Beaten], now: float) -> None:
-        sent_at = self._asked.sent_at
+    def _take(self, renewed: _Renewed, now: float) -> None:
+        sent_at, answers = self._asked.sent_at, renewed.answers
         margins = []
         for held, answer in zip(self._asked.held, answers, strict=True):
             margins.append(held.deadline - now)
@@ -90,6 +96,8 @@ class Heartbeats:
             if answer.status is Status.BUSY:
                 self._book.beat_again(held, now + min(BUSY_AGAIN_SECONDS, held.beat_every))
                 self._not_told(held)
+            if not renewed.is_progress_sent:
+                self._not_told(held)
             self._heard(held, answer)
         self._events.emit(Beats(len(answers), now - sent_at, min(margins, default=0.0)))
 
@@ -98,11 +106,13 @@ class Heartbeats:
         held.progress_waits = held.progress is not None
 
 
-def _beat(store: Store, beats: list[Beat]) -> list[Beaten]:
+def _beat(store: Store, beats: list[Beat]) -> _Renewed:
+    """Progress is only for people to look at, and must cost no job its lease: if the store is there and does not take
+    the heartbeats, they are sent without it. It is dropped only if it is proven to be the cause."""
     try:
-        return store.heartbeat(beats)
-    except StoreUnavailable:
-        raise
-    except Exception:
-        # Some task's progress cannot be stored. It is only for people to look at, and must cost nobody a lease.
-        return store.heartbeat([replace(beat, progress=None) for beat in beats])
+        return _Renewed(store.heartbeat(beats))
+    except Exception as error:
+        if is_away(error) or all(beat.progress is None for beat in beats):
+            raise
+        without = [replace(beat, progress=None) for beat in beats]
+        return _Renewed(store.heartbeat(without), is_progress_sent=proves_bad_content(error))

@@ -3,6 +3,11 @@
 It claims, runs and settles one job after another with real leases. A thread renews the lease of the job that runs, so
 a long one keeps it as long as the process gets to run Python at all; hard time limits and protection from crashes need
 `holdfast worker`.
+
+No error ends the heartbeats. A second thread counts the lease on the local clock, from when its last successful
+heartbeat was sent, because a heartbeat may block. Shortly before the end it requests the job to stop
+(`ctx.cancelled`, reason `lease_lost`): a function in this process cannot be killed. Heartbeats continue: while the
+store accepts them, no other worker runs the job.
 """
 
 from __future__ import annotations
@@ -11,24 +16,24 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.domain.answers import Beat, Status
+from holdfast.domain.answers import Beat, Beaten, Status
 from holdfast.domain.asks import Verb
-from holdfast.domain.errors import HoldfastError, NotAllowed
+from holdfast.domain.errors import NotAllowed
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.outcome import Outcome, Released, Report, Succeeded, Usage
+from holdfast.domain.timing import kill_margin
 from holdfast.ports import Store
 from holdfast.runners.child.capture import captured
 from holdfast.runners.command import CommandRun
 from holdfast.tasks import tracing
-from holdfast.tasks.context import Context, JobInfo
+from holdfast.tasks.context import LEASE_LOST, Context, JobInfo
 from holdfast.tasks.execute import call, outcome_of, outcome_of_error
 from holdfast.tasks.placing import placed
 from holdfast.tasks.saving import Saves
@@ -49,6 +54,7 @@ LONGEST_WAIT_SECONDS = 60.0  # for a source to let in what is due
 SHORTEST_WAIT_SECONDS = 0.01
 LOOK_SECONDS = 0.5  # how often what a running job said is taken to the store
 LINES_AT_ONCE = 1_000
+Result = TypeVar("Result")
 _logger = logging.getLogger("holdfast")
 
 
@@ -69,9 +75,10 @@ def work(app: App, *, until_empty: bool = True, queues: Sequence[str] | None = N
     done = 0
     try:
         while limit is None or done < limit:
+            sent_at = time.monotonic()
             jobs = store.claim(worker, 1, queues, list(tasks))
             if jobs:
-                _run(app, store, serving, worker, jobs[0], tasks[jobs[0].task])
+                _run(app, store, serving, worker, jobs[0], tasks[jobs[0].task], sent_at)
                 done += 1
             elif not until_empty:
                 time.sleep(POLL_SECONDS)
@@ -138,24 +145,22 @@ class _Asking:
             self._thread.shutdown()
 
 
-def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, task: AnyTask) -> None:
+def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, task: AnyTask, sent_at: float) -> None:
     channel = _Channel()
     saves = Saves(job.job_id, job.attempt, lambda: app.artifact_store)
     asking = _Asking(serving, Beat(job.job_id, job.attempt, job.lease_token, worker))
     info, trace = _traced(JobInfo.from_claimed(job), worker, job.due_seconds)
     context = Context(info, channel, job.lease_token, complete=complete_in, saves=saves, asking=asking)
     context.trace = trace
-    over = threading.Event()
-    beating = threading.Thread(target=_beat, args=(store, worker, job, context, channel, over), daemon=True)
-    beating.start()
+    heartbeats = _Heartbeats(store, worker, job, context, channel, sent_at)
+    heartbeats.start()
     started = time.monotonic()
     outcome: Outcome = Released("interrupted")
     try:
         outcome = placed(_outcome(task, context, channel), saves)
     finally:
         asking.close()
-        over.set()
-        beating.join()
+        heartbeats.stop()
         if not context.completed_in or not _finished(store, job):
             usage = Usage(duration_ms=int((time.monotonic() - started) * 1000))
             progress = channel.take_progress()
@@ -199,7 +204,10 @@ def _outcome(task: AnyTask, context: Context, channel: _Channel) -> Outcome:
             term_grace_seconds=TERM_GRACE_SECONDS,
             exclusive=False,
         )
-        return run.run().outcome
+        try:
+            return run.run().outcome
+        except Exception as error:
+            return outcome_of_error(task, error)
     try:
         with captured(context):
             value = call(task, context)
@@ -213,22 +221,86 @@ def _finished(store: Store, job: Claimed) -> bool:
     return found.state is not State.RUNNING or found.attempt != job.attempt
 
 
-def _beat(store: Store, worker: str, job: Claimed, context: Context, channel: _Channel, over: threading.Event) -> None:
-    every = job.lease_seconds / 3
-    beat_at = time.monotonic() + every
-    while not over.wait(min(LOOK_SECONDS, max(0.0, beat_at - time.monotonic()))):
-        with suppress(HoldfastError):  # they are kept for the next time
-            channel.store_lines(store)
-        if channel.value is None and time.monotonic() < beat_at:
-            continue
-        beat_at = time.monotonic() + every
-        try:
-            beat = Beat(job.job_id, job.attempt, job.lease_token, worker, channel.take_progress())
-            answer = store.heartbeat([beat])[0]
-        except HoldfastError:  # the store is away, or cannot hold that progress: it is only for people to look at
-            continue
+class _Heartbeats:
+    """Renews the lease of one job, and watches its end on the local clock."""
+
+    def __init__(
+        self, store: Store, worker: str, job: Claimed, context: Context, channel: _Channel, sent_at: float
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._job = job
+        self._context = context
+        self._channel = channel
+        self._every = job.lease_seconds / 3
+        self._stop_at = self._end_of(sent_at)
+        self._over = threading.Event()
+        self._failures = 0
+        self._reported = ""
+        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._beat, self._watch)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _end_of(self, sent_at: float) -> float:
+        return sent_at + self._job.lease_seconds - kill_margin(self._job.lease_seconds)
+
+    def _watch(self) -> None:
+        while not self._over.wait(max(0.0, self._stop_at - time.monotonic())):
+            if time.monotonic() >= self._stop_at:
+                self._warn("the lease cannot be confirmed any more; the job is requested to stop")
+                self._context.request_cancel(LEASE_LOST)
+                return
+
+    def _beat(self) -> None:
+        beat_at = time.monotonic() + self._every
+        while not self._over.wait(min(LOOK_SECONDS, max(0.0, beat_at - time.monotonic()))):
+            self._attempt(lambda: self._channel.store_lines(self._store))  # lines that fail are kept
+            if self._channel.value is None and time.monotonic() < beat_at:
+                continue
+            answer = self._attempt(self._send)
+            if answer is None:
+                self._failures += 1
+                wait = min(self._every, LOOK_SECONDS * 2 ** min(self._failures, 10))
+            else:
+                self._failures, wait = 0, self._every
+            beat_at = time.monotonic() + wait
+            if answer is not None and not self._continues(answer):
+                return
+
+    def _send(self) -> Beaten:
+        """Progress that the store did not take is dropped: it only informs people."""
+        sent_at = time.monotonic()
+        job, progress = self._job, self._channel.take_progress()
+        [answer] = self._store.heartbeat([Beat(job.job_id, job.attempt, job.lease_token, self._worker, progress)])
+        if answer.status is Status.APPLIED:
+            self._stop_at = max(self._stop_at, self._end_of(sent_at))
+        return answer
+
+    def _continues(self, answer: Beaten) -> bool:
         if answer.status is Status.REFUSED:
-            context.request_cancel("lease_lost")
-            return
-        if answer.cancel and not context.cancelled:
-            context.request_cancel("cancel_requested")
+            self._context.request_cancel(LEASE_LOST)
+            return False
+        if answer.cancel and not self._context.cancelled:
+            self._context.request_cancel("cancel_requested")
+        return True
+
+    def _attempt(self, call: Callable[[], Result]) -> Result | None:
+        """None if it failed. This is the outer edge of the thread: an error that escaped would end the heartbeats."""
+        try:
+            return call()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            if reason != self._reported:
+                self._reported = reason
+                self._warn(f"heartbeat or log lines failed and are sent again: {reason}")
+            return None
+
+    def _warn(self, text: str) -> None:
+        _logger.warning("%s (job %s, attempt %d)", text, self._job.job_id, self._job.attempt)

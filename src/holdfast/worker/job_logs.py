@@ -10,9 +10,9 @@ gap and say how many are missing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import proves_bad_content
 from holdfast.domain.logs import LogLine
 from holdfast.periodic.desk import Desk, Refusal
 from holdfast.periodic.part import NEVER
@@ -91,28 +91,15 @@ class JobLogs:
 
 
 def _append(store: Store, lines: list[LogLine]) -> int:
-    """How many were stored. A line that no store takes leaves a gap; it must not hold up all that follow."""
+    """How many were stored. A line that is proven to be bad leaves a gap; it must not hold up all that follow."""
     try:
         store.append_logs(lines)
-    except StoreUnavailable:
-        raise
-    except Exception:
-        stored = 0 if len(lines) == 1 else sum(_append_some(store, lines))
-        if stored == 0:  # it is not the lines
+    except Exception as error:
+        if not proves_bad_content(error):
             raise
-        return stored
+        half = len(lines) // 2
+        return sum(_append(store, part) for part in (lines[:half], lines[half:])) if half else 0
     return len(lines)
-
-
-def _append_some(store: Store, lines: list[LogLine]) -> Iterator[int]:
-    half = len(lines) // 2
-    for part in (lines[:half], lines[half:]):
-        try:
-            yield _append(store, part)
-        except StoreUnavailable:
-            raise
-        except Exception:
-            yield 0
 
 
 def _weight(line: LogLine) -> int:

@@ -109,6 +109,7 @@ class LeaseBook:
         self._timing = timing
         self._worker = worker
         self._held: dict[str, Held] = {}
+        self._newest: dict[str, Held] = {}  # by attempt id: the execution under the newest lease
         self._next_check = _NEVER
         self._next_beat = _NEVER
         self.progress_waits = False  # some job has said how far it is, and the store has not heard it
@@ -119,13 +120,17 @@ class LeaseBook:
     def __iter__(self) -> Iterator[Held]:
         return iter(list(self._held.values()))
 
-    def get(self, attempt_id: str) -> Held | None:
-        return self._held.get(attempt_id)
+    def get(self, lease_id: str) -> Held | None:
+        return self._held.get(lease_id)
+
+    def newest(self, attempt_id: str) -> Held | None:
+        """The execution of an attempt under its newest lease, if this worker holds one."""
+        return self._newest.get(attempt_id)
 
     def add(self, job: Claimed, info: TaskInfo, sent_at: float) -> Held:
         every = self._timing.beat_every(job.lease_seconds)
-        held = Held(job.attempt_id, job, info, sent_at, sent_at, every, sent_at + every, self._worker)
-        self._held[held.id] = held
+        held = Held(job.lease_id, job, info, sent_at, sent_at, every, sent_at + every, self._worker)
+        self._held[held.id] = self._newest[job.attempt_id] = held
         self._next_beat = min(self._next_beat, held.beat_at)
         if held.watched:  # and nothing else is known of it yet that could come earlier
             self._next_check = min(self._next_check, held.lease_warning_at)
@@ -133,6 +138,8 @@ class LeaseBook:
 
     def drop(self, held: Held) -> None:
         self._held.pop(held.id, None)
+        if self._newest.get(held.job.attempt_id) is held:
+            del self._newest[held.job.attempt_id]
 
     def changed(self, held: Held) -> None:
         """One of its times was brought forward."""

@@ -30,8 +30,8 @@ class MemoryWatch:
     def _kill(self, runner: RunnerProcess, used: int, limit: int) -> None:
         """In a shared runner nobody knows whose memory it is: all that have started are charged."""
         message = f"out of memory: its process used {used >> 20} MiB, the limit is {limit >> 20} MiB"
-        for attempt_id, started in runner.jobs.items():
-            held = self._book.get(attempt_id)
+        for lease_id, started in runner.jobs.items():
+            held = self._book.get(lease_id)
             if started and held is not None and held.ending is None:
                 held.ending = Crashed(message, signal=9)
         runner.kill("memory limit")

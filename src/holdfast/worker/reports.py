@@ -1,8 +1,13 @@
 """Outcomes on their way to the store: everything that ended while the last batch was under way is the next batch.
 
 A report is kept until the store has answered it. Asking twice is safe: the same report under the same token gets the
-same answer again. A report that the store does not take, whatever is left out of it, waits by itself; its neighbours do
-not wait with it.
+same answer again.
+
+content refused   our own validation, or the database, says that the content is bad: less of the report is sent, and in
+                  the end `unstorable_result` in its place
+store away        the whole batch is sent again, after a wait
+any other error   nobody knows whether the report is the cause, so it is never replaced. Reports are sent one by one to
+                  find out; each that fails waits by itself, and its neighbours do not wait with it
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.domain.answers import Settled, Status
 from holdfast.domain.artifacts import MOST_ARTIFACTS
-from holdfast.domain.errors import NotFound, StoreUnavailable
+from holdfast.domain.errors import NotFound, is_away, proves_bad_content
 from holdfast.domain.events import Events, Problem, RunEnded, RunSucceeded
 from holdfast.domain.hot import hot_value
 from holdfast.domain.lifecycle import CLAIMABLE, Event, State
@@ -24,7 +29,10 @@ from holdfast.ports import Store
 from holdfast.worker.leases import Held
 
 BATCH = 500
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0  # of a report that was not taken, each time twice as long
+# The wait of a report that was not taken, each time twice as long. A worker that drains gives up only after 10 s.
+FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.2, 2.0
+# So many single reports in a row failed: it is not the reports, and the others are not tried in this round.
+MAX_FAILED_IN_A_ROW = 3
 ROLLED_BACK = JobError(
     "complete_in_rolled_back",
     "the task called ctx.complete_in, and then the transaction it was given was rolled back or never committed",
@@ -61,10 +69,18 @@ class Ended:
 
 @hot_value(frozen=True, slots=True)
 class Answered:
-    """`problem`: why the report could not be stored as it was; with BUSY, not in any form."""
+    """`problem`: why the report could not be stored as it was; with BUSY, why it waits."""
 
     settled: Settled
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One answer for each report of a batch. `error`: the last one that says nothing about the reports."""
+
+    answers: list[Answered]
+    error: Exception | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -85,16 +101,18 @@ class Reports:
         retrying: Retrying,
     ) -> None:
         self._settling = Settling(store, worker)
-        self._desk: Desk[list[Ended], list[Answered]] = Desk("reports", self._settling, ring)
+        self._desk: Desk[list[Ended], Round] = Desk("reports", self._settling, ring)
         self._events = events
         self._settled = settled
         self._retrying = retrying
         self._waiting: list[Ended] = []
         self._asked: list[Ended] = []
         self._stuck: dict[int, Stuck] = {}  # by the identity of what ended; also while it is asked for again
+        self._asked_stuck = False  # the last batch was of these
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._asked) + len(self._idle())
+        asked = 0 if self._asked_stuck else len(self._asked)
+        return len(self._waiting) + asked + len(self._stuck)
 
     def add(self, ended: Ended) -> None:
         self._waiting.append(ended)
@@ -108,19 +126,22 @@ class Reports:
             self._put_back(self._asked)
             self._retrying.failed(now, answer.error)
         elif answer is not None:
-            self._retrying.worked(now)
             self._take(answer, now)
         if self._desk.busy or now < self._retrying.not_before:
             return
-        self._waiting += [stuck.ended for stuck in self._idle() if now >= stuck.again_at]
-        ready = [ended for ended in self._waiting if not ended.held.beating]
-        if ready:
-            self._ask(ready[: _fitting(ready)])
+        # In turns, and never together: what failed before would fail the batch of what did not.
+        stuck = [stuck.ended for stuck in self._stuck.values() if now >= stuck.again_at]
+        fresh = [ended for ended in self._waiting if not ended.held.beating]
+        ready = [ended for ended in stuck if not ended.held.beating]
+        self._asked_stuck = bool(ready) and not (fresh and self._asked_stuck)
+        if batch := ready if self._asked_stuck else fresh:
+            self._ask(batch[: _fitting(batch)])
 
     def _ask(self, asked: list[Ended]) -> None:
         self._asked = asked
-        taken = set(map(id, asked))
-        self._waiting = [ended for ended in self._waiting if id(ended) not in taken]
+        if not self._asked_stuck:
+            taken = set(map(id, asked))
+            self._waiting = [ended for ended in self._waiting if id(ended) not in taken]
         for ended in asked:
             ended.held.reporting = True
         self._desk.ask(asked)
@@ -129,27 +150,23 @@ class Reports:
         if self._desk.busy:
             return NEVER
         # Those whose heartbeat is on its way are woken by its answer.
-        ready = any(not ended.held.beating for ended in self._waiting)
-        due = 0.0 if ready else min((stuck.again_at for stuck in self._idle()), default=NEVER)
-        return max(due, self._retrying.not_before)
+        if any(not ended.held.beating for ended in self._waiting):
+            return self._retrying.not_before
+        waits = (stuck.again_at for stuck in self._stuck.values() if not stuck.ended.held.beating)
+        return max(min(waits, default=NEVER), self._retrying.not_before)
 
     def close(self) -> None:
         self._desk.close()
 
     def _put_back(self, asked: list[Ended]) -> None:
-        self._waiting = asked + self._waiting
+        if not self._asked_stuck:
+            self._waiting = asked + self._waiting
         self._asked = []
 
-    def _idle(self) -> list[Stuck]:
-        if not self._stuck:
-            return []
-        moving = {id(ended) for ended in (*self._waiting, *self._asked)}
-        return [stuck for key, stuck in self._stuck.items() if key not in moving]
-
-    def _take(self, answers: Sequence[Answered], now: float) -> None:
+    def _take(self, round_: Round, now: float) -> None:
         asked, self._asked = self._asked, []
         busy: list[Ended] = []
-        for ended, answered in zip(asked, answers, strict=True):
+        for ended, answered in zip(asked, round_.answers, strict=True):
             answer, problem = answered.settled, answered.problem
             if problem is not None and id(ended) not in self._stuck:
                 job = ended.held.job
@@ -162,10 +179,14 @@ class Reports:
                 busy.append(ended)
             else:
                 before = self._stuck.get(id(ended))
-                wait = FIRST_WAIT_SECONDS if before is None else min(2 * before.wait, LONGEST_WAIT_SECONDS)
+                wait = FIRST_WAIT_SECONDS if before is None else min(2 * before.wait, MAX_WAIT_SECONDS)
                 self._stuck[id(ended)] = Stuck(ended, now + wait, wait)
+        self._put_back(busy)
+        if round_.error is not None and all(one.settled.status is Status.BUSY for one in round_.answers):
+            self._retrying.failed(now, round_.error)
+            return
+        self._retrying.worked(now)
         if busy:
-            self._waiting = busy + self._waiting
             self._retrying.not_before = now + 0.05
 
     def _emit(self, ended: Ended, answer: Settled) -> None:
@@ -205,13 +226,13 @@ def claimable_again(answer: Settled) -> bool:
 
 
 class Settling:
-    """The desk's side: one settling statement for the batch; where the batch cannot be sent, one by one."""
+    """The desk's side: one settling statement for the batch; where that fails, one by one."""
 
     def __init__(self, store: Callable[[], Store], worker: str) -> None:
         self._store = store
         self._worker = worker
 
-    def __call__(self, batch: list[Ended]) -> list[Answered]:
+    def __call__(self, batch: list[Ended]) -> Round:
         store = self._store()
         known: dict[int, Answered] = {}
         reports: dict[int, Report] = {}
@@ -221,25 +242,28 @@ class Settling:
                 known[place] = finished
             else:
                 reports[place] = ended.report(_after_rollback(ended), self._worker)
-        known |= dict(zip(reports, self._settle(store, list(reports.values())), strict=True))
-        return [known[place] for place in range(len(batch))]
+        settled = self._settle(store, list(reports.values()))
+        known |= dict(zip(reports, settled.answers, strict=True))
+        return Round([known[place] for place in range(len(batch))], settled.error)
 
-    def _settle(self, store: Store, reports: list[Report]) -> list[Answered]:
+    def _settle(self, store: Store, reports: list[Report]) -> Round:
         try:
-            return [Answered(settled) for settled in store.settle(reports)]
-        except StoreUnavailable:
-            raise
-        except Exception:
+            return Round([Answered(settled) for settled in store.settle(reports)])
+        except Exception as error:
+            if is_away(error):
+                raise
+            if len(reports) == 1 and not proves_bad_content(error):
+                return Round([_waits(reports[0], error)], error)
             # One report that cannot be stored must not keep its neighbours from being stored.
-            return [_settle_one(store, report) for report in reports]
+            return _one_by_one(store, reports)
 
     def _look(self, store: Store, ended: Ended) -> Answered | None:
         try:
             finished = self._completed(store, ended)
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # a row that cannot be read: nobody's neighbours wait for it
-            job = ended.held.job
+        except Exception as error:
+            if is_away(error):
+                raise
+            job = ended.held.job  # a row that cannot be read: its neighbours do not wait for it
             return Answered(Settled(job.job_id, job.attempt, Status.BUSY), _said(error))
         return None if finished is None else Answered(finished)
 
@@ -260,15 +284,38 @@ def _after_rollback(ended: Ended) -> Outcome:
     return Failed(ROLLED_BACK) if succeeded else ended.outcome
 
 
+def _waits(report: Report, error: Exception | None) -> Answered:
+    return Answered(Settled(report.job_id, report.attempt, Status.BUSY), None if error is None else _said(error))
+
+
+def _one_by_one(store: Store, reports: list[Report]) -> Round:
+    """Until the store is away, or so many failed in a row that it might as well be: the rest is not sent."""
+    answers: list[Answered] = []
+    last: Exception | None = None
+    in_a_row = 0
+    for report in reports:
+        if in_a_row == MAX_FAILED_IN_A_ROW:
+            answers.append(_waits(report, None))
+            continue
+        try:
+            answers.append(_settle_one(store, report))
+            in_a_row = 0
+        except Exception as error:
+            last = error
+            in_a_row = MAX_FAILED_IN_A_ROW if is_away(error) else in_a_row + 1
+            answers.append(_waits(report, None if is_away(error) else error))
+    return Round(answers, last)
+
+
 def _settle_one(store: Store, report: Report) -> Answered:
-    """As it is; else with less of it, until the store takes it; else not at all, for now."""
+    """As it is; where its content is proven to be bad, with less of it, until the store takes it."""
     problem: str | None = None
     for attempt in _ever_less(report):
         try:
             return Answered(store.settle([attempt(problem)])[0], problem)
-        except StoreUnavailable:
-            raise
         except Exception as error:
+            if not proves_bad_content(error):
+                raise
             problem = problem or _said(error)
     return Answered(Settled(report.job_id, report.attempt, Status.BUSY), problem)
 

@@ -79,6 +79,8 @@ class Runs:
 
     def take(self, jobs: list[Claimed], sent_at: float) -> None:
         for job in jobs:
+            if (older := self.book.newest(job.attempt_id)) is not None:
+                self._supersede(older)
             info = self.pool.tasks.get(job.task) or TaskInfo(job.task)
             held = self.book.add(job, info, sent_at)
             if self.traces is not None:
@@ -87,6 +89,13 @@ class Runs:
             self.hand.add(held)
         if self.draining:
             self._empty_hand("the worker is stopping")
+
+    def _supersede(self, held: Held) -> None:
+        """The store has given out the same attempt again: it has lost the commit of our first claim (a promotion of an
+        asynchronous standby). Two executions of one attempt share files and log lines, so the older one is killed
+        whatever the task says about lost leases. A report that is on its way is refused for its old token."""
+        if not held.reported:
+            self._lose(held, None, refused=True)
 
     # what runners say
 
@@ -110,6 +119,8 @@ class Runs:
                 self._events.emit(Problem("importing the app", frame["error"], frame["stack"]))
             case "returned":
                 self._returned(runner, frame["ids"])
+            case "pong":
+                runner.is_pinged = False
             case "ask":
                 self._ask(runner, frame)
             case kind:
@@ -171,9 +182,9 @@ class Runs:
         self._end(held, outcome, usage, completed_in=completed_in)
 
     def _returned(self, runner: RunnerProcess, ids: list[str]) -> None:
-        for attempt_id in reversed(ids):
-            held = self.book.get(attempt_id)
-            if held is not None and runner.jobs.pop(attempt_id, None) is False:
+        for lease_id in reversed(ids):
+            held = self.book.get(lease_id)
+            if held is not None and runner.jobs.pop(lease_id, None) is False:
                 self._back_to_hand(held)
         if self.draining:
             self._empty_hand("the worker is stopping")
@@ -194,8 +205,8 @@ class Runs:
             self._hear_last(runner, frame, now)
         self.hand.moves_again(runner)
         self.pool.remove(runner, now)
-        for attempt_id, started in reversed(runner.jobs.items()):
-            held = self.book.get(attempt_id)
+        for lease_id, started in reversed(runner.jobs.items()):
+            held = self.book.get(lease_id)
             if held is None:
                 continue
             if started:
@@ -351,8 +362,8 @@ class Runs:
         for held in self.hand.take_late(now):
             self._end(held, Released("claimed ahead, and this worker is busy with others"))
 
-    def _started_at(self, attempt_id: str) -> float | None:
-        held = self.book.get(attempt_id)
+    def _started_at(self, lease_id: str) -> float | None:
+        held = self.book.get(lease_id)
         return None if held is None else held.started_at
 
     def wake_at(self) -> float:

@@ -33,12 +33,12 @@ def _running(runners: list[RunnerProcess], book: LeaseBook, now: float) -> dict[
     today = datetime.now(UTC)
     found: dict[int, list[dict[str, Any]]] = {runner.pid: [] for runner in runners}
     turns = [
-        (turn, runner.pid, attempt_id)
+        (turn, runner.pid, lease_id)
         for runner in runners
-        for turn, attempt_id in enumerate(name for name, started in runner.jobs.items() if started)
+        for turn, lease_id in enumerate(name for name, started in runner.jobs.items() if started)
     ]
-    for _turn, pid, attempt_id in sorted(turns)[:MOST_JOBS]:
-        held = book.get(attempt_id)
+    for _turn, pid, lease_id in sorted(turns)[:MOST_JOBS]:
+        held = book.get(lease_id)
         if held is not None and held.started_at is not None:
             since = today - timedelta(seconds=now - held.started_at)
             task = held.job.task[:LONGEST_NAME]

@@ -143,7 +143,7 @@ class Worker:
 
     def trace_id(self, job_id: str, attempt: int) -> str | None:
         """Of an attempt that this worker holds, where it traces."""
-        held = self.supervisor.book.get(f"{job_id}.{attempt}")
+        held = self.supervisor.book.newest(f"{job_id}.{attempt}")
         known = None if held is None or held.trace is None else parse(held.trace.traceparent)
         return None if known is None else f"{known.trace_id:032x}"
 

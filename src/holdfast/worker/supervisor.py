@@ -20,6 +20,7 @@ from holdfast.domain.answers import Beaten, Settled
 from holdfast.domain.errors import ConfigurationError, HoldfastError
 from holdfast.domain.events import Events, Problem, RunnerStarted
 from holdfast.domain.job import Claimed
+from holdfast.domain.stuck import Code
 from holdfast.domain.timing import Timing
 from holdfast.domain.views import WorkerRow
 from holdfast.domain.worker_states import WorkerState
@@ -51,6 +52,7 @@ from holdfast.worker.runs import Runs
 from holdfast.worker.serving import Caching, Serving
 from holdfast.worker.showing import detail_of
 from holdfast.worker.sizing import pool_size
+from holdfast.worker.starts import StartWatch
 from holdfast.worker.waiting import Ready, Waiting
 
 Given = ParamSpec("Given")
@@ -139,9 +141,10 @@ class Supervisor:
         self.cycle = Cycle(claim_store, self.pickup, self.duties, events, ring, lambda: self.pool.ready)
         self.draining = Draining(self.runs, self.pool, options.grace_seconds, options.term_grace_seconds)
         self.memory = MemoryWatch(self.pool, self.book, options.max_memory)
+        self.starts = StartWatch(self.pool, self.book, events)
         orphans = Orphans(self.pool)
         self.parts: list[Part] = [
-            self.runs, self.heartbeats, self.reports, self.asking, self.logs, self.memory, orphans,
+            self.runs, self.heartbeats, self.reports, self.asking, self.logs, self.memory, orphans, self.starts,
         ]  # fmt: skip
 
     # life
@@ -392,5 +395,10 @@ class Supervisor:
             processes=len(self.pool),
             slots=self.pool.slots,
             running=self.runs.started,
-            detail=detail_of(self.pool, self.book, self._clock()),
+            detail=detail_of(self.pool, self.book, self._clock()) | self._unstarted(),
         )
+
+    def _unstarted(self) -> dict[str, dict[str, int]]:
+        """Where `holdfast stuck` finds them: a job that has not started looks like any other running one."""
+        overdue = self.starts.overdue()
+        return {Code.NOT_STARTED: overdue} if overdue else {}

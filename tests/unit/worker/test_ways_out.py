@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from holdfast.domain.manifest import TaskInfo
-from holdfast.domain.outcome import Crashed, Failed, JobError, Released
+from holdfast.domain.outcome import Crashed, Failed, JobError, Released, Succeeded
 from holdfast.domain.wire import outcome_to_json
 from holdfast.runners.process import Exit, RunnerProcess
 from holdfast.worker.draining import Draining
@@ -70,3 +70,19 @@ def test_a_job_that_fails_because_the_worker_ends_it_is_released_and_not_charged
     done = {"t": "done", "id": held.id, "outcome": failed, "usage": {}}
     stage.runs.hear(cast(RunnerProcess, runner), done, NOW + 30.1)
     assert stage.reported == {held.id: Released("the worker stopped before it was done")}
+
+
+def test_attempt_claimed_again_kills_older_execution_and_keeps_their_reports_apart() -> None:
+    stage = Stage()
+    runner, other = stage.runner(), stage.runner()
+    older = stage.start(claimed(lease_token="first"), runner)
+    stage.runs.take([claimed(lease_token="second")], NOW + 1)
+    assert runner.killed == "lease lost"
+    newer = next(held for held in stage.book if held is not older)
+    newer.runner = cast(RunnerProcess, other)
+    done = {"t": "done", "id": older.id, "outcome": outcome_to_json(Succeeded("older")), "usage": {}}
+    stage.runs.hear(cast(RunnerProcess, runner), done, NOW + 2)
+    assert stage.reported == {older.id: Succeeded("older")}, "under its own lease, which the store refuses"
+    assert not newer.reported
+    stage.book.drop(older)
+    assert stage.book.get(newer.id) is newer

@@ -31,6 +31,8 @@ _STORE_RULE = (
 )
 # As the database library reads it: a password may contain anything but an @.
 _PORT = re.compile(r"[^:]+://(?>[^:/]*(?::[^@]*)?@|)(?:\[[^/?]+\]|[^/:?]+)?:([^/?]*)")
+# What follows the first colon after a host of Postgres: its port, and perhaps more hosts with theirs.
+_PORTS = re.compile(r"\d*(?:,(?:\[[^\]]*\]|[^:,]*)(?::\d*)?)*", re.ASCII)
 # Also in the middle of a name (secret_key, X-Amz-Signature): rather one too many than one too few.
 _SECRET_OPTION = r"([?&;#][\w.-]*(?:pass|pwd|token|secret|credential|signature|key|sig|auth|connection_string)[\w.-]*=)"
 _RQ_SERIALIZERS = ("pickle", "json")
@@ -314,7 +316,8 @@ def _url(value: Any, place: str, schemes: tuple[str, ...], rule: str) -> str:
     if found[1] not in schemes:
         raise InvalidInput(place, f"{rule}, got {found[1]}://")
     port = _PORT.match(value)
-    if port and port[1] and not port[1].isdecimal():
+    several = found[1].startswith("postgres") and port and _PORTS.fullmatch(port[1])
+    if port and port[1] and not port[1].isdecimal() and not several:
         raise InvalidInput(place, f"{rule}; its port is not a number")
     return value
 

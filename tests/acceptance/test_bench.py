@@ -20,7 +20,7 @@ from holdfast.bench.ground import PREFIX, STAMPED, TASK, Ground, queue_name
 from holdfast.bench.report import Report
 from holdfast.domain.lifecycle import State
 from holdfast.domain.schedule import Declaration
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.upgrade import VERSION_TABLE, upgrade
 from holdfast.wiring.sql import open_database

@@ -16,6 +16,7 @@ from holdfast.maintenance.verify import verify
 from holdfast.stores.database import utc_now
 from holdfast.stores.histories import Histories
 from holdfast.stores.postgres import open_postgres
+from holdfast.stores.postgres_url import parse_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
 from holdfast.wiring.sql import open_store
@@ -47,7 +48,7 @@ def with_options(url: str, **options: str) -> str:
 
 
 def conninfo(url: str) -> str:
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    return parse_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def connect(url: str, *, autocommit: bool = False) -> psycopg.Connection[tuple[Any, ...]]:

@@ -35,6 +35,11 @@ class ForgetfulProxy:
         """Take everything in, acknowledge it, answer nothing and close nothing."""
         self.is_a_black_hole = True
 
+    def lead_to(self, url: str) -> None:
+        """New connections, that is, as after a change of DNS or of a virtual address."""
+        parsed = make_url(url)
+        self._server = (parsed.host or "127.0.0.1", parsed.port or 5432)
+
     def forward_again(self) -> None:
         """New connections, that is: what was swallowed on the old ones is gone, and they stay silent."""
         self.is_a_black_hole = False
@@ -51,7 +56,12 @@ class ForgetfulProxy:
         with suppress(OSError):  # the listener was closed
             while True:
                 client, _address = self._listener.accept()
-                line = _Line(self, client, socket.create_connection(self._server))
+                try:
+                    server = socket.create_connection(self._server)
+                except OSError:
+                    client.close()
+                    continue
+                line = _Line(self, client, server)
                 threading.Thread(target=line.carry_questions, daemon=True).start()
                 threading.Thread(target=line.carry_answers, daemon=True).start()
 

@@ -8,7 +8,7 @@ transaction that is rolled back.
 
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -148,7 +148,7 @@ class ExplainingDatabase(PostgresDatabase):
 
     @contextmanager
     def transaction(self, settings: Statement | None = None) -> Iterator[CursorTransaction]:
-        with super().transaction() as real:
+        with suppress(psycopg.Rollback), super().transaction() as real:
             if settings is not None:
                 real.run(settings)
             transaction = ExplainedTransaction(real.cursor)

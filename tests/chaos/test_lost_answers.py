@@ -17,7 +17,8 @@ JOB_ID = "0199a2b0-0000-7000-8000-000000000001"
 WRITES = b"UPDATE holdfast_jobs"
 CLAIMS = b"holdfast_claim("
 SUCCEEDS = b"holdfast_succeed("
-COMMITS = b"COMMIT"
+COMMITS = b"COMMIT\0"
+COPY_IS_DONE = b"c\0\0\0\4"
 EVENTS = "SELECT event FROM holdfast_events ORDER BY seq"
 
 
@@ -88,12 +89,30 @@ def test_enqueue_under_an_id_of_ones_own_makes_one_job(
 ) -> None:
     job = NewJob(task="work", id=JOB_ID)
     proxy.lose_answer_to(COMMITS)
-    with pytest.raises(StoreUnavailable):
-        store.enqueue(job)
-    assert events(postgres_url) == ["enqueued"]
     again = store.enqueue(job)
     assert (again.id, again.created) == (JOB_ID, False)
     assert events(postgres_url) == ["enqueued"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "answer_to"),
+    [
+        pytest.param([NewJob(task="work")], b"INSERT INTO holdfast_jobs", id="one"),
+        pytest.param([NewJob(task="work", unique_key="k", reuse_seconds=60)], COMMITS, id="one with a key"),
+        pytest.param([NewJob(task="work"), NewJob(task="work", unique_key="k")], COMMITS, id="some"),
+        pytest.param([NewJob(task="work", payload={"n": n}) for n in range(300)], COPY_IS_DONE, id="many by COPY"),
+    ],
+)
+def test_enqueue_whose_answer_is_lost_is_repeated_once(
+    jobs: list[NewJob], answer_to: bytes, store: SqlStore, proxy: ForgetfulProxy, postgres_url: str
+) -> None:
+    proxy.lose_answer_to(answer_to)
+    answers = store.enqueue_many(jobs)
+    assert all(answer.created for answer in answers)
+    stored = {job_id for (job_id,) in query(postgres_url, "SELECT id::text FROM holdfast_jobs")}
+    assert stored == {answer.id for answer in answers}
+    assert len(stored) == len(jobs)
+    assert_verified(postgres_url)
 
 
 def test_claim_that_nobody_heard_of_is_held_by_nobody_else_and_reaped_in_time(

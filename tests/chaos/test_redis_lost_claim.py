@@ -23,7 +23,7 @@ def test_the_jobs_of_a_lost_answer_are_found_and_given_back_uncharged(
 ) -> None:
     with Fleet(proxy.url, valkey_server.url, uuid.uuid4().hex) as fleet:
         ids = fleet.enqueue(3)
-        proxy.lose_answer_to(b"COMMIT")
+        proxy.lose_answer_to(b"COMMIT\0")
         with pytest.raises(StoreUnavailable):
             fleet.claim("ann")
         assert proxy.lost == 1

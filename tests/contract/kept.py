@@ -93,7 +93,7 @@ def _make_empty(keeper: Engine, spared: Iterable[int], *, as_new: bool) -> Seque
         _run(connection, EMPTY.format(tables=tables, large=0 if as_new else LARGE_BYTES))
         if as_new:
             _run(connection, FORGET_STATISTICS)
-        _run(connection, "DELETE FROM holdfast_meta WHERE key = 'histories_retired'")
+        _run(connection, "DELETE FROM holdfast_meta WHERE key IN ('histories_retired', 'retired_ids_through')")
         for function in FOUNDATION:
             _run(connection, function)
     return cut

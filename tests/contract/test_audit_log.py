@@ -121,7 +121,7 @@ def test_a_pruned_job_s_history_is_retired_whole(store: SqlStore, by_hand: ByHan
     retire(by_hand, job_id)
     assert history(store, job_id) == []
     assert history(store, kept) == ["enqueued", "claimed", "failed"]
-    assert by_hand.count("holdfast_retired_histories") == 0
+    assert by_hand.count("holdfast_retired_histories") == 1, "the id stays refused"
 
 
 @pytest.mark.parametrize("state", State)
@@ -146,7 +146,7 @@ def test_many_are_retired_at_once(store: SqlStore, by_hand: ByHand) -> None:
         job_in(store, State.SUCCEEDED)
     by_hand("DELETE FROM holdfast_jobs")
     by_hand("INSERT INTO holdfast_retired_histories (job_id) SELECT DISTINCT job_id FROM holdfast_events")
-    assert by_hand.count("holdfast_events") == by_hand.count("holdfast_retired_histories") == 0
+    assert (by_hand.count("holdfast_events"), by_hand.count("holdfast_retired_histories")) == (0, 5)
 
 
 def test_a_part_of_a_pruned_job_s_history_is_not_deleted(by_hand: ByHand, job_id: str) -> None:
@@ -162,13 +162,6 @@ def test_a_pruned_job_s_history_takes_no_further_event(by_hand: ByHand, job_id: 
         if "SELECT" not in values:
             with by_hand.refused():
                 by_hand(f"INSERT INTO holdfast_events {FORGED} VALUES {values.replace(', 4,', ', 5,')}")
-
-
-def test_an_id_may_be_used_again_once_its_history_was_retired(store: SqlStore, by_hand: ByHand, job_id: str) -> None:
-    by_hand("DELETE FROM holdfast_jobs")
-    retire(by_hand, job_id)
-    by_hand("INSERT INTO holdfast_jobs (id, task) VALUES (:id, 'add')", id=job_id)
-    assert history(store, job_id) == ["enqueued"]
 
 
 def test_retiring_what_never_was_does_nothing(by_hand: ByHand, job_id: str) -> None:

@@ -13,7 +13,7 @@ from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores import known_limits
 from holdfast.stores.database import CursorTransaction
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements import claim as claiming
 from holdfast.stores.statements import reap, settle

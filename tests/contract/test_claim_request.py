@@ -11,7 +11,7 @@ from holdfast.domain.errors import InvalidInput, RequestBusy
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Report, Succeeded
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs.claim_requests import Request
 from tests.contract.ground import ByHand, Clock, on_postgres

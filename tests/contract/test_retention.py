@@ -2,18 +2,21 @@
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from holdfast.domain.answers import Operated
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import Conflict, InvalidInput
+from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Succeeded
 from holdfast.domain.retention import DEFAULTS, Group, Kept
 from holdfast.maintenance.retention import Retention
+from holdfast.stores.ids import new_ids
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.verbs import retaining
+from holdfast.stores.verbs import enqueueing, retaining
 from tests.contract.ground import ByHand, Clock, on_postgres, run
 from tests.contract.steps import claim_this, enqueue, history, job_in, report, settle_well, start
 
@@ -254,7 +257,7 @@ def test_a_history_is_kept_for_its_own_age_after_its_job_was_pruned(
     clock.move(1)
     assert retire_all(store) == 1
     assert history(store, job_id) == []
-    assert by_hand.count("holdfast_events") == by_hand.count("holdfast_retired_histories") == 0
+    assert by_hand.count("holdfast_events") == 0
 
 
 def test_a_history_has_the_rule_of_the_queue_and_state_its_job_had(store: SqlStore, clock: Clock) -> None:
@@ -355,6 +358,7 @@ def test_a_history_that_is_retired_by_hand_moves_the_watermark(store: SqlStore, 
     store.prune(group(state=State.FAILED), 500)
     by_hand("INSERT INTO holdfast_retired_histories (job_id) VALUES (:id)", id=str(uuid.uuid4()))
     assert store.histories_retired() is None, "nothing was retired"
+    assert by_hand.count("holdfast_retired_histories") == 0
     by_hand("INSERT INTO holdfast_retired_histories (job_id) VALUES (:id)", id=job_id)
     mark = store.histories_retired()
     assert mark is not None
@@ -371,6 +375,93 @@ def test_nobody_waits_at_the_door(store: SqlStore, by_hand: ByHand) -> None:
         run(other, "SELECT 1 FROM holdfast_meta WHERE key = 'histories_retired' FOR UPDATE")
         assert store.retire(group(Kept.HISTORIES), 1).jobs == 0
     assert store.retire(group(Kept.HISTORIES), 1).jobs == 1
+
+
+# ids of retired histories
+
+
+def retired_job(store: SqlStore, job_id: str | None = None) -> str:
+    """A job that has run, and of which neither row nor history is left."""
+    gone = job_in(store, State.SUCCEEDED, id=job_id)
+    assert store.prune(group(), 500).ids == (gone,)
+    assert store.retire(group(Kept.HISTORIES), 500).jobs == 1
+    return gone
+
+
+@pytest.mark.parametrize("given", [str(uuid.uuid4()), new_ids(1)[0], None], ids=["v4", "v7", "generated"])
+def test_an_id_whose_history_was_retired_is_refused(store: SqlStore, clock: Clock, given: str | None) -> None:
+    """Its attempts would start at 1 again, and (job, attempt) stands for one execution."""
+    gone = retired_job(store, given)
+    with pytest.raises(Conflict, match=f"{gone} was a job whose history has since been retired; use a new one"):
+        enqueue(store, id=gone)
+    with pytest.raises(Conflict, match=r"histor(y|ies)"):
+        store.enqueue_many([NewJob(task="other"), NewJob(task="work", id=gone)])
+    assert not store.jobs().items
+    clock.move(3650 * DAY)
+    with pytest.raises(Conflict, match=r"histor(y|ies)"):
+        enqueue(store, id=gone)
+
+
+def test_an_id_whose_history_was_retired_is_refused_in_a_users_transaction(store: SqlStore, by_hand: ByHand) -> None:
+    gone = retired_job(store, str(uuid.uuid4()))
+    with by_hand.engine.begin() as connection, pytest.raises(Conflict, match=r"histor(y|ies)"):
+        store.enqueue(NewJob(task="work", id=gone), connection)
+    assert not store.jobs().items
+
+
+def test_an_id_is_refused_when_its_job_was_removed_between_check_and_insert(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, open_again: Callable[[], SqlStore], by_hand: ByHand
+) -> None:
+    """The check that runs before the insert saw the job; the one after it sees that the history is gone."""
+    if not by_hand.is_postgres:
+        pytest.skip("one writer at a time: nothing is removed in between")
+    given, other = job_in(store, State.SUCCEEDED, id=str(uuid.uuid4())), open_again()
+    reused = enqueueing._reused
+
+    def remove_then_reused(*args: Any) -> Any:
+        assert other.prune(group(), 500).ids == (given,)
+        assert other.retire(group(Kept.HISTORIES), 500).jobs == 1
+        monkeypatch.setattr(enqueueing, "_reused", reused)
+        return reused(*args)
+
+    monkeypatch.setattr(enqueueing, "_reused", remove_then_reused)
+    with pytest.raises(Conflict, match=r"histor(y|ies)"):
+        enqueue(store, id=given)
+    assert not store.jobs().items
+
+
+@pytest.mark.usefixtures("clock")
+def test_rows_of_retired_ids_do_not_grow_with_the_jobs(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Generated ids are UUIDv7s: beyond the newest ones, one id stands for all older ones."""
+    monkeypatch.setattr(retaining, "MAX_RETIRED_IDS", 2)
+    random, unused, future = str(uuid.uuid4()), new_ids(1)[0], "ffffffff-ffff-7fff-bfff-ffffffffffff"
+    alive = job_in(store, State.PENDING, id=new_ids(1)[0])
+    gone = [retired_job(store, job_id) for job_id in (random, future, None, None, None, None)]
+    kept = {str(row[0]) for row in by_hand("SELECT job_id FROM holdfast_retired_histories")}
+    assert kept == {random, future, *gone[-2:]}
+    for job_id in gone:
+        with pytest.raises(Conflict, match=r"histor(y|ies)"):
+            enqueue(store, id=job_id)
+    with pytest.raises(Conflict, match="cannot rule out that it was a job; use a new one"):
+        enqueue(store, id=unused)
+    assert enqueue(store, id=alive) == alive, "an older id that is still there is answered"
+    assert store.enqueue(NewJob(task="work", id=new_ids(1)[0])).created
+    assert store.enqueue(NewJob(task="work", id=str(uuid.uuid4()))).created
+
+
+def test_an_id_that_was_inserted_by_hand_again_can_be_retired_again(store: SqlStore, by_hand: ByHand) -> None:
+    gone = retired_job(store, str(uuid.uuid4()))
+    insert = "INSERT INTO holdfast_jobs (id, task) VALUES (:id, 'work')"
+    if not by_hand.is_postgres:
+        with by_hand.refused("history has been retired"):
+            by_hand(insert, id=gone)
+        return
+    by_hand(insert, id=gone)
+    settle_well(store, claim_this(store, gone), Succeeded())
+    assert store.prune(group(), 500).ids == (gone,)
+    assert store.retire(group(Kept.HISTORIES), 500).jobs == 1
 
 
 # what else is old

@@ -10,6 +10,7 @@ import pytest
 from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Succeeded
+from holdfast.domain.stuck import LIMIT_OVER
 from holdfast.domain.views import Stuck, WorkerRow
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import stuck as looking
@@ -31,8 +32,8 @@ LATE = 301.0
 def keep_fleet(store: SqlStore, *tasks: str, queues: tuple[str, ...] | None = None, **row: Any) -> None:
     """One worker that is alive now and knows these tasks."""
     store.announce([TaskInfo(task) for task in tasks or ("add",)])
-    values = {"state": "polling", "slots": 4, "running": 4, **row}
-    store.keep_worker(WorkerRow(id="host-7-ab", host="host", pid=7, queues=queues, **values))
+    values = {"id": "host-7-ab", "state": "polling", "slots": 4, "running": 4, **row}
+    store.keep_worker(WorkerRow(host="host", pid=7, queues=queues, **values))
 
 
 def found(store: SqlStore) -> dict[str, str]:
@@ -360,6 +361,47 @@ def test_only_the_latest_runs_are_read(store: SqlStore, clock: Clock, monkeypatc
     run_on(store, clock, claimed, 61)
     assert only(store).detail.startswith("runs for 1 min; of the last 20 runs 95 % took at most 1 s")
     assert only(store).job.id == claimed.job_id
+
+
+def test_job_whose_lease_is_renewed_past_its_time_limit_is_stuck(store: SqlStore, clock: Clock) -> None:
+    claimed = start(store, timeout_seconds=30.0)
+    start(store, "unlimited")
+    run_on(store, clock, claimed, 30.0 + LIMIT_OVER)
+    assert claimed.job_id not in found(store)
+    run_on(store, clock, claimed, 1)
+    [stuck] = [stuck for stuck in store.stuck() if stuck.job.id == claimed.job_id]
+    assert (stuck.code, stuck.reason) == ("over_limit", "its time limit is over and its lease is still renewed")
+    assert stuck.detail == "claimed 3 min ago, limit 30 s; ann renews it still"
+    assert stuck.advice
+    # It comes before jobs that merely run long.
+    assert store.stuck()[0].code in ("over_limit", "lease_expired")
+
+
+def test_job_that_a_runner_holds_without_starting_it_is_stuck(store: SqlStore, clock: Clock) -> None:
+    claimed, neighbour = start(store), start(store, "other")
+    detail = {"not_started": {claimed.job_id: 90}}
+    for _ in range(2):
+        clock.move(45)
+        store.heartbeat([beat(claimed), beat(neighbour)])
+    keep_fleet(store, id="ann", detail=detail)
+    assert found(store) == {claimed.job_id: "not_started"}
+    assert only(store).detail == "a runner of ann has held it for 2 min without starting it"
+
+
+@pytest.mark.parametrize("told", [{}, [], None, {"not_started": 7}, {"not_started": [1]}, {"not_started": {"x": "y"}}])
+def test_nonsense_in_the_row_of_a_worker_hides_no_stuck_job(store: SqlStore, clock: Clock, told: Any) -> None:
+    claimed = start(store, timeout_seconds=1.0)
+    detail = told if isinstance(told, dict) else {"not_started": told}
+    run_on(store, clock, claimed, 1.0 + LIMIT_OVER + 1)
+    keep_fleet(store, id="ann", detail=detail)
+    assert found(store) == {claimed.job_id: "over_limit"}
+
+
+def test_worker_that_is_gone_holds_no_unstarted_job(store: SqlStore, clock: Clock) -> None:
+    claimed = start(store)
+    keep_fleet(store, id="ann", detail={"not_started": {claimed.job_id: 90}})
+    run_on(store, clock, claimed, 100)
+    assert store.stuck() == []
 
 
 def test_a_healthy_store_has_nothing_stuck(store: SqlStore) -> None:

@@ -16,9 +16,11 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from holdfast.domain.errors import Conflict, InvalidInput
 from holdfast.domain.job import Enqueued
 from holdfast.domain.lifecycle import State
+from holdfast.domain.outcome import Succeeded
 from holdfast.stores.sql_store import SqlStore
+from holdfast.stores.verbs import enqueueing
 from tests.contract.ground import ByHand, on_postgres, on_sqlite
-from tests.contract.steps import claim_ids, enqueue, history, new
+from tests.contract.steps import claim_ids, claim_this, enqueue, history, new, settle_well
 
 SOME_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -300,3 +302,24 @@ def test_the_async_verb_needs_an_async_connection(store: SqlStore, database_url:
         with pytest.raises(InvalidInput, match=r"connection: .*AsyncSession or AsyncConnection"):
             asyncio.run(store.aenqueue(new(), connection=mine))
         mine.rollback()
+
+
+@on_postgres
+def test_success_that_frees_a_key_during_the_enqueue_is_reused(
+    store: SqlStore, direct_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder of the key succeeds after the insert found the key taken, and before the holder is read."""
+    wanted = new(unique=True, reuse_seconds=60)
+    holder = claim_this(store, store.enqueue(wanted).id)
+    find_holders = enqueueing._find_holders
+
+    def find_after_success(*arguments: Any) -> None:
+        monkeypatch.setattr(enqueueing, "_find_holders", find_holders)
+        settle_well(store, holder, Succeeded())
+        find_holders(*arguments)
+
+    monkeypatch.setattr(enqueueing, "_find_holders", find_after_success)
+    with a_connection(direct_url) as connection, connection.begin():
+        answer = store.enqueue(wanted, connection=connection)
+    assert answer == Enqueued(holder.job_id, False, State.SUCCEEDED)
+    assert len(store.jobs().items) == 1

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.errors import CheckViolation, LockNotAvailable
 
+from holdfast.domain.errors import Conflict
 from holdfast.domain.feed import AuditFilter
 from holdfast.domain.findings import Severity
 from holdfast.domain.lifecycle import Event, State
@@ -251,7 +252,7 @@ def refused_everywhere(url: str, attack: str) -> None:
 
 
 def test_an_upgrade_puts_new_guards_on_the_partitions_too(partitioned: str, store: SqlStore) -> None:
-    query(partitioned, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
+    query(partitioned, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'installed'")
     # As an earlier Holdfast may have had it: by another rule, and on a partition of a name that is not ours.
     query(partitioned, f"ALTER TABLE {NEXT} RENAME TO somebody_elses_name")
     query(
@@ -453,8 +454,22 @@ def test_what_was_dropped_is_not_made_anew_the_next_night(url: str, store: SqlSt
 def test_a_dropped_range_takes_new_jobs_again(url: str, store: SqlStore, old: str) -> None:
     prune(store)
     drop(url, old)
-    again = job_in(store, State.SUCCEEDED, id=id_of(MIDNIGHT - timedelta(days=38)))
+    again = job_in(store, State.SUCCEEDED, id=id_of(MIDNIGHT - timedelta(days=34)))
     assert partition_of(url, again) == DEFAULT
+
+
+def test_ids_of_a_dropped_partition_stay_refused(url: str, store: SqlStore, old: str) -> None:
+    since = int((MIDNIGHT - timedelta(days=37)).timestamp() * 1000)
+    made_up = str(uuid.UUID(f"{since:012x}4{uuid.uuid4().hex[13:]}"))
+    job_in(store, State.SUCCEEDED, id=made_up)
+    assert partition_of(url, made_up) == old
+    assert prune(store) == 5
+    assert drop(url, old) == 3
+    assert (watermark(url)["jobs"], watermark(url)["events"]) == (3, 12)
+    assert query(url, "SELECT job_id::text FROM holdfast_retired_histories") == [(made_up,)]
+    for used in (made_up, *LAST_MONTH):
+        with pytest.raises(Conflict, match="use a new one"):
+            job_in(store, State.SUCCEEDED, id=used)
 
 
 def test_converting_adding_and_dropping_go_unnoticed_by_those_who_work(url: str, store: SqlStore) -> None:

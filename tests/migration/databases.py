@@ -1,5 +1,6 @@
 """Engines like those of the stores, and everything that a database contains, for comparison."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +8,11 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from holdfast.stores import guards
+
 # Alembic's own table; the schema does not declare it.
 VERSION_TABLE = "holdfast_schema_version"
+RECORD = "SELECT value FROM holdfast_meta WHERE key = 'installed'"
 
 Contents = list[tuple[object, ...]]
 
@@ -74,8 +78,15 @@ def execute(engine: Engine, *statements: str) -> list[tuple[object, ...]]:
         return [tuple(row) for result in results if result.returns_rows for row in result]
 
 
+def renumber_guards(engine: Engine, number: int) -> None:
+    """Record that guards of this number were installed."""
+    [(text,)] = execute(engine, RECORD)
+    record = json.dumps({**json.loads(str(text)), "guards": number, "fingerprint": "another"})
+    execute(engine, f"UPDATE holdfast_meta SET value = '{record}' WHERE key = 'installed'")
+
+
 def outdate_guards(engine: Engine) -> None:
-    execute(engine, "UPDATE holdfast_meta SET value = 'older' WHERE key = 'guards'")
+    renumber_guards(engine, guards.NUMBER - 1)
 
 
 def drop_a_trigger(engine: Engine) -> None:

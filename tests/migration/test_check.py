@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import Engine, event
 
 from holdfast.domain.errors import SchemaMismatch
+from holdfast.stores import guards
 from holdfast.stores import upgrade as upgrade_module
 from holdfast.stores.upgrade import check, current, upgrade
 from tests.migration.conftest import HEAD, NEXT
-from tests.migration.databases import contents, execute
+from tests.migration.databases import contents, execute, renumber_guards
 
 CHECK_WITHOUT_ALEMBIC = """
 import sys
@@ -43,6 +44,7 @@ def test_older_schema(engine: Engine, next_migrations: Path, monkeypatch: pytest
 def test_newer_schema(engine: Engine, next_migrations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         newer.setattr(upgrade_module, "_MIGRATIONS", next_migrations)
+        newer.setattr(upgrade_module, "COMPATIBLE_FROM", NEXT)
         upgrade(engine)
     assert sentence(engine) == (
         f"The database is at schema {NEXT} and was made by a newer Holdfast: upgrade the holdfast package."
@@ -51,7 +53,7 @@ def test_newer_schema(engine: Engine, next_migrations: Path, monkeypatch: pytest
 
 def test_other_guards(engine: Engine) -> None:
     upgrade(engine)
-    execute(engine, "UPDATE holdfast_meta SET value = 'other' WHERE key = 'guards'")
+    renumber_guards(engine, guards.NUMBER)
     assert sentence(engine) == (
         "The triggers in the database are not those of this Holdfast: run `holdfast db upgrade`."
     )

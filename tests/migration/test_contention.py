@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, event, make_url
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.stores.migrations.locking import ADVISORY_KEY
 from holdfast.stores.upgrade import check, current, head, upgrade
-from tests.migration.databases import contents, execute, open_engine, outdate_guards, transaction
+from tests.migration.databases import RECORD, contents, execute, open_engine, outdate_guards, transaction
 from tests.migration.processes import running
 from tests.servers.waiting import wait_until
 
@@ -66,7 +66,7 @@ def test_locked_table_is_reported_and_nothing_changes(
 ) -> None:
     upgrade(postgres_engine)
     outdate_guards(postgres_engine)
-    before = contents(postgres_engine)
+    before, record = contents(postgres_engine), execute(postgres_engine, RECORD)
     with session(postgres_database, "forgotten-report") as other:
         pid = other.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         other.exec_driver_sql(f"LOCK TABLE holdfast_events IN {mode} MODE")
@@ -82,7 +82,7 @@ def test_locked_table_is_reported_and_nothing_changes(
         str(caught.value),
     )
     assert contents(postgres_engine) == before
-    assert execute(postgres_engine, "SELECT value FROM holdfast_meta") == [("older",)]
+    assert execute(postgres_engine, RECORD) == record
     assert upgrade(postgres_engine) == (head(), head())
     check(postgres_engine)
 

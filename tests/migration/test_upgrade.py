@@ -1,5 +1,6 @@
 """An upgrade brings every database to the head, once, and says what it did."""
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from holdfast.stores import guards
 from holdfast.stores import upgrade as upgrade_module
 from holdfast.stores.upgrade import check, current, head, upgrade
 from tests.migration.conftest import HEAD, NEXT
-from tests.migration.databases import contents, drop_a_trigger, execute, open_engine, outdate_guards
+from tests.migration.databases import RECORD, contents, drop_a_trigger, execute, open_engine, outdate_guards
 
 
 @contextmanager
@@ -70,8 +71,13 @@ def test_changed_guards_are_installed_again(engine: Engine) -> None:
 
     assert upgrade(engine) == (head(), head())
     assert contents(engine) == before
-    fingerprint = guards.fingerprint(engine.dialect.name)
-    assert execute(engine, "SELECT value FROM holdfast_meta WHERE key = 'guards'") == [(fingerprint,)]
+    [(record,)] = execute(engine, RECORD)
+    assert json.loads(str(record)) == {
+        "schema": HEAD,
+        "compatible_from": upgrade_module.COMPATIBLE_FROM,
+        "guards": guards.NUMBER,
+        "fingerprint": guards.fingerprint(engine.dialect.name),
+    }
 
 
 def test_a_guard_that_was_taken_away_comes_back(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine, event
 
+from holdfast.stores.sqlite import FileConnection
 from tests.nth_step.fault import Fault, Moment
 
 Answer = TypeVar("Answer")
@@ -45,14 +46,14 @@ def break_at(engine: Engine, fault: Fault, break_: Break = disk_fails) -> None:
     """From the first connection on: so this comes before anybody has used the engine."""
 
     def connect(_dialect: Any, _record: Any, arguments: Any, named: Any) -> sqlite3.Connection:
-        connection = sqlite3.connect(*arguments, **named, factory=BreakableConnection)
+        connection: BreakableConnection = sqlite3.connect(*arguments, **{**named, "factory": BreakableConnection})
         connection.fault, connection.break_ = fault, break_
         return connection
 
     event.listen(engine, "do_connect", connect)
 
 
-class BreakableConnection(sqlite3.Connection):
+class BreakableConnection(FileConnection):
     fault: Fault
     break_: Break
 

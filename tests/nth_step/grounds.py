@@ -19,7 +19,8 @@ from holdfast.maintenance.verify import verify
 from holdfast.ports import Store
 from holdfast.stores.database import Database
 from holdfast.stores.histories import Histories
-from holdfast.stores.postgres import libpq_url, open_postgres
+from holdfast.stores.postgres import open_postgres
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.references import References
 from holdfast.stores.schema import metadata
 from holdfast.stores.sql_store import SqlStore
@@ -39,7 +40,7 @@ EMPTY = f"""
     BEGIN;
     SET LOCAL session_replication_role = replica; -- the guards would refuse it
     {"".join(f"DELETE FROM {name}; " for name in (*_TABLES, "the_users_own"))}
-    DELETE FROM holdfast_meta WHERE key = 'histories_retired';
+    DELETE FROM holdfast_meta WHERE key IN ('histories_retired', 'retired_ids_through');
     COMMIT"""
 POOL_SIZE = 2
 

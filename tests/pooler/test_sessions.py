@@ -1,6 +1,7 @@
 """Nothing of ours stays behind in the sessions of a pooler, which belong to everybody."""
 
 import threading
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -9,7 +10,9 @@ from sqlalchemy import create_engine, text
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.domain.outcome import Report, Succeeded
-from holdfast.stores.postgres import COMPILES, POOLED, libpq_url, open_postgres
+from holdfast.stores.postgres import PostgresDatabase, open_postgres
+from holdfast.stores.postgres_session import COMPILES, POOLED
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.words import Statement
 from holdfast.transports.pg_listen import Listener
@@ -157,25 +160,29 @@ def test_statements_are_prepared_on_a_server_and_not_through_a_pooler(ways: Ways
         database.close()
 
 
-def test_a_pooler_that_was_not_noticed_costs_one_answer_and_no_more(ways: Ways) -> None:
-    """As if it were none: statements are prepared in one session and asked for in another."""
-    store = open_store(ways.pooled + "?prepare_threshold=1", notify=False)
-    others = [psycopg.connect(libpq_url(ways.pooled), prepare_threshold=None) for _ in range(POOL_SIZE - 1)]
-    faults = 0
-    for round_ in range(30):
-        for busy in others[: round_ % POOL_SIZE]:  # so that it is not always the same session that is free
-            busy.execute("SELECT 1")
-        try:
+def test_unnoticed_pooler_ends_preparation_and_fails_no_enqueue(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store takes the pooler for a server: it prepares statements in one session and executes them in another."""
+    given_up: list[PostgresDatabase] = []
+    prepare_no_more = PostgresDatabase.prepare_no_more
+
+    def give_up(database: PostgresDatabase) -> None:
+        given_up.append(database)
+        prepare_no_more(database)
+
+    monkeypatch.setattr(PostgresDatabase, "prepare_no_more", give_up)
+    with closing(open_store(ways.pooled + "?prepare_threshold=1", notify=False)) as store, ExitStack() as others:
+        busy = [
+            others.enter_context(closing(psycopg.connect(libpq_url(ways.pooled), prepare_threshold=None)))
+            for _ in range(POOL_SIZE - 1)
+        ]
+        for round_ in range(30):
+            for session in busy[: round_ % POOL_SIZE]:  # so that another session is free in each round
+                session.execute("SELECT 1")
             store.enqueue(NewJob(task="work"))
-        except StoreUnavailable:
-            faults += 1
-        for busy in others:
-            busy.rollback()
-    assert faults == 1
-    assert store.counts() == {"pending": 29}
-    for other in others:
-        other.close()
-    store.close()
+            for session in busy:
+                session.rollback()
+        assert given_up == [store.database], "one statement was lost, and none after it"
+        assert store.counts() == {"pending": 30}
 
 
 def test_the_documented_configuration_is_in_transaction_mode() -> None:

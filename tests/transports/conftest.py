@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_store
-from tests.chaos.conftest import postgres_template, postgres_url
+from tests.chaos.conftest import postgres_template, postgres_url, sqlite_url, store_url
 from tests.chaos.proxy import ForgetfulProxy
 
-__all__ = ["postgres_template", "postgres_url"]
+__all__ = ["postgres_template", "postgres_url", "sqlite_url", "store_url"]
 
 
 class Ears:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from holdfast.domain.errors import InvalidInput, StoreUnavailable
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import NewJob
 from holdfast.stores.pool_use import pool_use
-from holdfast.stores.postgres import PostgresDatabase, libpq_url
+from holdfast.stores.postgres import PostgresDatabase
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.words import Statement
 from holdfast.wiring.sql import open_store
-from tests.chaos.proxy import ForgetfulProxy
 
 JOB = NewJob(task="work")
 PID = Statement("test.pid", lambda _words: "SELECT pg_backend_pid()")
@@ -76,8 +76,8 @@ def test_what_is_in_use_when_the_store_is_closed_is_closed_when_it_is_given_back
         threading.Event().wait(0.01)
 
 
-def test_after_a_broken_connection_none_from_before_is_used(postgres_url: str, proxy: ForgetfulProxy) -> None:
-    store = open_store(proxy.url)
+def test_after_a_broken_connection_none_from_before_is_used(postgres_url: str) -> None:
+    store = open_store(postgres_url)
     try:
         with store.database.statement(), store.database.statement(), store.database.statement():
             pass
@@ -85,9 +85,6 @@ def test_after_a_broken_connection_none_from_before_is_used(postgres_url: str, p
         with psycopg.connect(libpq_url(postgres_url), autocommit=True) as operator:
             for pid in before:
                 operator.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
-        with pytest.raises(StoreUnavailable):
-            session(store)
-        # One failure told of all three.
         assert session(store) not in before
         store.enqueue(JOB)
     finally:

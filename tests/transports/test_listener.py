@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from holdfast.domain.job import NewJob
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.pg_listen import Listener, ListenerStatus
 from holdfast.transports.sqlite_changes import ChangeCheck

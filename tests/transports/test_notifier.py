@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Report, Snoozed, Succeeded
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.pg_notify import PER_SECOND, Notifier
 from holdfast.wiring.sql import open_store

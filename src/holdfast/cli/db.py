@@ -27,8 +27,12 @@ def upgrade(context: typer.Context, json: Json = False) -> None:
         shown("bringing the tables up to date", silent=session.json),
     ):
         before, after = schema.upgrade(database.engine)
+        newer = schema.describe_newer(database.engine)
     if session.json:
-        output.document({"database": mask_url(settings.database_url), "before": before, "after": after})
+        answer = {"before": before, "after": after, "newer": newer}
+        output.document({"database": mask_url(settings.database_url), **answer})
+    elif newer is not None:
+        output.line(f"{newer} Nothing was changed.")
     elif before == after:
         output.line(f"The database is at schema {after}, which is what this Holdfast needs.")
     else:
@@ -36,7 +40,7 @@ def upgrade(context: typer.Context, json: Json = False) -> None:
 
 
 def current(context: typer.Context, json: Json = False) -> None:
-    """Say which schema the database has. Exit code 1 when it is not the one that this Holdfast needs."""
+    """Say which schema the database has. Exit code 1 when this Holdfast does not run on it."""
     from holdfast.stores import upgrade as schema
 
     session = begin(context, json)
@@ -44,11 +48,12 @@ def current(context: typer.Context, json: Json = False) -> None:
     with opened_database(settings, create=False) as database:
         found = schema.current(database.engine)
         problem = _problem(database)
+        newer = schema.describe_newer(database.engine)
     if session.json:
-        answer = {"current": found, "needed": schema.head(), "ok": problem is None, "problem": problem}
+        answer = {"current": found, "needed": schema.head(), "ok": problem is None, "problem": problem, "newer": newer}
         output.document({"database": mask_url(settings.database_url), **answer})
     else:
-        output.line(problem or f"The database is at schema {found}, which is what this Holdfast needs.")
+        output.line(problem or newer or f"The database is at schema {found}, which is what this Holdfast needs.")
     if problem is not None:
         raise typer.Exit(1)
 

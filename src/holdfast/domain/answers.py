@@ -111,8 +111,22 @@ class OperatorAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockCorrection:
+    """What the reaper corrected after the store's clock was set back.
+
+    `seconds` is how far the clock still lies behind the latest time it showed; None if only leases tell of the step.
+    """
+
+    seconds: float | None
+    leases: int = 0
+    jobs: int = 0
+    sources: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Reaped:
     """One pass of the reaper: what it moved where, or that it was not its turn."""
 
     ticked: bool
     settled: tuple[Settled, ...] = ()
+    clock: ClockCorrection | None = None

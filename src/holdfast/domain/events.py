@@ -98,6 +98,18 @@ class RunnerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class StartOverdue:
+    """A runner holds a job and has not started it for `seconds`; `killed` tells whether the runner is killed for it."""
+
+    pid: int
+    job_id: str
+    attempt: int
+    task: str
+    seconds: float
+    killed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFailed:
     """`what` names the verb: claim, heartbeat, settle, connect, duties, logs."""
 
@@ -114,6 +126,16 @@ class StoreBack:
 @dataclass(frozen=True, slots=True)
 class Reaping:
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSetBack:
+    """The store's clock was set back, and the reaper corrected times in the future."""
+
+    behind_seconds: float | None
+    leases: int
+    jobs: int
+    sources: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +231,11 @@ Event = (
     | LeaseGone
     | RunnerStarted
     | RunnerEnded
+    | StartOverdue
     | StoreFailed
     | StoreBack
     | Reaping
+    | ClockSetBack
     | JobReaped
     | Ticked
     | ScheduleFailed

@@ -67,7 +67,7 @@ SENTENCES: dict[HistoryRule, str] = {
     HistoryRule.RUNNING_WITHOUT_LEASE: "A running job has a lease token and an expiry.",
     HistoryRule.LEASE_WITHOUT_RUNNING: "A job that is not running has no token, no expiry and no owner.",
     HistoryRule.VANISHED: (
-        "A job that a schedule's tick or an artifact speaks of has a row or a history, unless what speaks of it is as"
+        "A job that a schedule's tick, an artifact or a record names has a row or a history, unless what names it is as"
         " old as what retention has retired."
     ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -71,7 +70,7 @@ class NewJob:
 
     def _check_times(self) -> None:
         if self.run_after is not None:
-            check_moment(self.run_after, "run_after")
+            _set(self, "run_after", check_moment(self.run_after, "run_after"))
             if self.delay is not None:
                 raise InvalidInput("delay", "cannot be given together with run_after; choose one")
         if self.delay is not None:
@@ -239,13 +238,19 @@ class Claimed:
     # its due time, and with it its place in line, so that from there on it is not known since when it waited.
     due_seconds: float | None = None
     attempt_id: str = field(init=False, repr=False, compare=False)  # named several times in the life of every job
+    # Names this claim of the attempt. A store that lost commits hands out the same attempt again, under a new lease.
+    lease_id: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attempt_id", f"{self.job_id}.{self.attempt}")
+        attempt_id = f"{self.job_id}.{self.attempt}"
+        object.__setattr__(self, "attempt_id", attempt_id)
+        # A quarter of the token distinguishes two leases. The token cannot be derived from it.
+        object.__setattr__(self, "lease_id", f"{attempt_id}.{self.lease_token[:16]}")
 
     @property
     def payload(self) -> dict[str, Any]:
-        payload: dict[str, Any] = json.loads(self.payload_json)
+        """`Undecodable` where the stored text cannot be decoded."""
+        payload: dict[str, Any] = spec.decode_json(self.payload_json)
         return payload
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -53,11 +53,15 @@ def check_integer(value: Any, field: str, low: int, high: int) -> int:
 
 
 def check_moment(value: Any, field: str) -> datetime:
+    """The time in UTC. At the edges of the calendar the same digits are in range in one zone and not in another."""
     if not isinstance(value, datetime):
         raise InvalidInput(field, f"must be a datetime, got {type(value).__name__}")
     if value.tzinfo is None:
         raise InvalidInput(field, "must carry a time zone; a naive datetime is ambiguous (use datetime.now(UTC))")
-    return value
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(field, f"must be between the years 1 and 9999 in UTC, got {value.isoformat()}") from None
 
 
 def check_id(value: Any, field: str = "id") -> str:

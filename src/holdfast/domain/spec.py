@@ -7,43 +7,87 @@ ids and the like are common, and two different ids must not share a hash. NaN an
 `check_json` is the one place that decides what a JSON value may contain. Its walk also finds out whether the plain C
 encoder already yields the canonical form (no floats, no keys beyond the basic plane), which is nearly always so and
 several times faster.
+
+`decode_json` reads what is stored. A raw INSERT can store JSON that `check_json` would refuse: a reader gets a value
+that says so, and the job fails alone.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable
+import re
 from functools import lru_cache
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any
 
 import rfc8785
 
 from holdfast.domain.artifacts import ArtifactRef
 from holdfast.domain.errors import InvalidInput
+from holdfast.domain.json_codec import make_decoder, make_encoder
 
 MAX_DEPTH = 64
 MAX_INTEGER_BITS = 14_000  # about 4,200 digits; Python itself reads no more than 4,300
+MAX_STORED_DEPTH = 500  # half of what Python's own stack allows: every reader and writer of a value stays below it
+MAX_SHOWN_TEXT = 200
 _SHORT_FROM, _SHORT_TO = -(1 << 63), (1 << 63) - 1
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_encode_sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
+_encode = make_encoder(ascii_only=False)
+_encode_sorted = make_encoder(ascii_only=False, sort_keys=True)
 
 
-def _quick_encode() -> Callable[[Any], str]:
-    """What `JSONEncoder.encode` does, with the C encoder made once instead of for every value: a third of its time.
+class Undecodable(dict[str, Any]):
+    """Stands for a stored value that cannot be decoded, wherever one is read. `reason` completes "the value …"."""
 
-    Cycles are not looked for: `check_json` allows no such depth."""
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # not CPython
-        return _encoder.encode
-    text_of = json.encoder.encode_basestring
-    chunks = make(None, _encoder.default, text_of, None, ":", ",", False, False, False)
-    return lambda value: "".join(chunks(value, 0))
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(undecodable=reason, text=text[:MAX_SHOWN_TEXT])
+        self.reason = reason
 
 
-_encode = _quick_encode()
+def decode_json(text: str | bytes) -> Any:
+    """The stored value, or `Undecodable`. Never raises: one bad value must not hide its neighbours."""
+    try:
+        if not isinstance(text, str):
+            text = text.decode()
+        if text.count("[") + text.count("{") > MAX_STORED_DEPTH and _depth(text) > MAX_STORED_DEPTH:
+            return Undecodable(_TOO_DEEP, text)
+        value = _decode(text)
+        if "\\ud" in text or "\\uD" in text:
+            _encode(value).encode()
+    except RecursionError:
+        return Undecodable(_TOO_DEEP, str(text))
+    except UnicodeError:
+        shown = text if isinstance(text, str) else text.decode(errors="backslashreplace")
+        return Undecodable("contains a lone surrogate or bytes that are not UTF-8", shown)
+    except ValueError as error:
+        return Undecodable(f"is not JSON that can be read: {error}", str(text))
+    return value
+
+
+_TOO_DEEP = f"is nested deeper than {MAX_STORED_DEPTH} levels"
+_STRINGS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKETS = re.compile(r"[\[\]{}]")
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+def _depth(text: str) -> int:
+    """How deep it is nested; without recursion, which is what too deep a value exhausts."""
+    return max(accumulate(map(_STEPS.__getitem__, _BRACKETS.findall(_STRINGS.sub("", text)))), default=0)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decode = make_decoder(parse_float=_finite, parse_constant=_refuse_constant)
 
 
 def check_json(value: Any, field: str, *, around: int = 0) -> bool:

@@ -28,11 +28,15 @@ USUAL_LEAST_RUNS = 20
 USUAL_MOST_RUNS = 200
 RUNS_LONG_AT_LEAST = 60.0
 RUNS_LONG_UNKNOWN = 3600.0  # where too few runs are on record
+# Past its time limit, since its claim. Its worker acts earlier: a minute for the start, five seconds after TERM.
+LIMIT_OVER = 120.0
 
 
 class Code(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     CANCEL_IGNORED = "cancel_ignored"
+    NOT_STARTED = "not_started"
+    OVER_LIMIT = "over_limit"
     RUNS_LONG = "runs_long"
     QUEUE_PAUSED = "queue_paused"
     QUEUE_FULL = "queue_full"
@@ -64,6 +68,8 @@ class RunningFacts:
     lease_seconds: float
     owner: str
     cancel_requested_at: datetime | None = None
+    timeout_seconds: float | None = None
+    unstarted_seconds: float | None = None  # as its worker tells: it lies in a runner that does not start it
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,27 @@ def why_running(facts: RunningFacts, usual: UsualTime, reaper: ReaperFacts, now:
                 f"requested {spoken(asked)} ago; {facts.owner} renews its lease all the same",
                 f"look at the log of {facts.owner} and restart that worker: its jobs are then released or cancelled",
             )
-    return _long(facts, usual, now)
+    return _without_progress(facts, now) or _long(facts, usual, now)
+
+
+def _without_progress(facts: RunningFacts, now: datetime) -> Verdict | None:
+    """Its lease is renewed, and its worker should have started or ended it long ago."""
+    if facts.unstarted_seconds is not None:
+        return Verdict(
+            Code.NOT_STARTED,
+            "its worker holds it and does not start it",
+            f"a runner of {facts.owner} has held it for {spoken(facts.unstarted_seconds)} without starting it",
+            f"another job blocks that runner: cancel it (holdfast workers shows it), or restart {facts.owner}",
+        )
+    runs_for = _seconds(facts.claimed_at, now)
+    if facts.timeout_seconds is None or runs_for <= facts.timeout_seconds + LIMIT_OVER:
+        return None
+    return Verdict(
+        Code.OVER_LIMIT,
+        "its time limit is over and its lease is still renewed",
+        f"claimed {spoken(runs_for)} ago, limit {spoken(facts.timeout_seconds)}; {facts.owner} renews it still",
+        f"look at the log of {facts.owner} and restart that worker: its jobs are then released",
+    )
 
 
 def _expired(facts: RunningFacts, overdue: float, reaper: ReaperFacts, now: datetime) -> Verdict | None:

@@ -11,7 +11,7 @@ What is read ignores names that it does not know: the other end may be newer.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -143,9 +143,8 @@ def claimed_from_json(value: Mapping[str, Any]) -> Claimed:
     )
 
 
-def claims_to_json(jobs: Sequence[Claimed], waited_seconds: float = 0.0) -> dict[str, Any]:
+def claims_to_json(found: list[dict[str, Any]], waited_seconds: float = 0.0) -> dict[str, Any]:
     """The answer to a claim with a `limit`: at the top level stand the fields of the first job, if there is one."""
-    found = [claimed_to_json(job) for job in jobs]
     first = found[0] if found else {}
     return {"claimed": bool(found), **first, "jobs": found, "waited_ms": int(waited_seconds * 1000)}
 

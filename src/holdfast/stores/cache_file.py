@@ -21,6 +21,7 @@ from holdfast.domain.answers import Beat
 from holdfast.domain.caching import check_place, checked_batch, checked_ttl, checked_value
 from holdfast.domain.names import check_name
 from holdfast.domain.sources import Cached
+from holdfast.forks import after_fork, before_fork, fork_safe, leak, postponed
 
 BUSY_SECONDS = 5.0
 FORGETS_EVERY = 50  # so many values kept, a batch of expired ones goes
@@ -57,12 +58,14 @@ class CacheFile:
         self._tell = tell
         self._clock = clock
         self._busy_seconds = busy_seconds
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._connection: sqlite3.Connection | None = None
-        self._process = os.getpid()
+        self._opened: tuple[int, int] | None = None  # device and inode of the file
         self._is_lost = False
         self._is_told = False
         self._puts = 0
+        before_fork(self._before_fork)
+        after_fork(self._after_fork)
 
     def cached(self, source: str, key: str, lease: Beat | None = None) -> Cached | None:  # noqa: ARG002
         """Who has the file needs no lease for this."""
@@ -96,8 +99,19 @@ class CacheFile:
 
     def close(self) -> None:
         """The next use opens it again."""
-        with self._lock:
+        with postponed(), self._lock:
             self._drop()
+
+    def _before_fork(self) -> None:
+        """A child must not inherit the connection: see `stores/sqlite.py`."""
+        if self._lock.acquire(blocking=False):
+            self._drop()
+            self._lock.release()
+
+    def _after_fork(self) -> None:
+        if self._connection is not None:  # in use for so long that the fork did not wait for its end
+            leak(self._connection)
+            self._connection, self._is_lost = None, True
 
     def _put(self, connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
         connection.execute(
@@ -113,7 +127,7 @@ class CacheFile:
         return deleted.rowcount
 
     def _use(self, act: Callable[[sqlite3.Connection], Answer], otherwise: Answer) -> Answer:
-        with self._lock:
+        with postponed(), self._lock:
             if self._is_lost:
                 return otherwise
             try:
@@ -144,11 +158,19 @@ class CacheFile:
             self._tell(f"the cache file {self._path} cannot be used, so jobs run without a cache: {why}")
 
     def _connected(self) -> sqlite3.Connection:
-        if self._process != os.getpid():  # a connection must not be used on both sides of a fork
-            self._connection, self._process = None, os.getpid()
+        if self._connection is not None and self._identify() != self._opened:  # removed, or replaced by another file
+            self._drop()
         if self._connection is None:
             self._connection = self._open()
+            self._opened = self._identify()
         return self._connection
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, text
 
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, StoreUnavailable
+from holdfast.forks import after_fork
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.types import to_text
 
@@ -26,6 +28,10 @@ Clock = Callable[[], datetime]
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class SessionLost(StoreUnavailable):
+    """The session broke or leads to a standby; a new one may work. Whether the statement was executed is unknown."""
 
 
 class Transaction(Protocol):
@@ -86,6 +92,7 @@ class Database(ABC):
     engine: Engine
     integrity_errors: tuple[type[Exception], ...]
     lock_errors: tuple[type[Exception], ...] = ()  # a lock was waited for no longer
+    content_errors: tuple[type[Exception], ...]  # the database cannot hold what it was given: SQLSTATE class 22 or 23
 
     @abstractmethod
     def transaction(self, settings: Statement | None = None) -> AbstractContextManager[CursorTransaction]:
@@ -128,15 +135,52 @@ class Database(ABC):
         self.engine.dispose()
 
 
+@contextmanager
+def content_checked(database: Database, field: str) -> Iterator[None]:
+    """Bad content is told in our own words; only then may a caller give up sending it."""
+    try:
+        yield
+    except database.content_errors as error:
+        # Without its details, which show the whole row: who reads this may be at the other end of a control plane.
+        rule = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InvalidInput(field, f"the database does not take it: {rule}") from error
+
+
 def borrow(connection: Any, now: datetime | None) -> Transaction | None:
     """A transaction on what the user handed in; None when it is nothing that can be borrowed."""
     if _is_session(connection):
         connection = connection.connection()
     if isinstance(connection, Connection):
+        _passed.check(connection)
         return BorrowedTransaction(connection, now)
     if _is_psycopg(connection):
+        _passed.check(connection)
         return CursorTransaction(_tuple_cursor(connection), POSTGRES, None)
     return None
+
+
+class _PassedConnections:
+    """The connections that callers passed in: none may be used on both sides of a fork."""
+
+    def __init__(self) -> None:
+        self._known: WeakSet[Any] = WeakSet()
+        self._inherited: WeakSet[Any] = WeakSet()
+        after_fork(self._after_fork)
+
+    def check(self, connection: Any) -> None:
+        if connection in self._inherited:
+            raise InvalidInput(
+                "connection",
+                "was opened before this process was forked, and its transaction is the parent's; open a connection in"
+                " this process",
+            )
+        self._known.add(connection)
+
+    def _after_fork(self) -> None:
+        self._inherited.update(self._known)
+
+
+_passed = _PassedConnections()
 
 
 def _is_session(connection: Any) -> bool:

@@ -9,8 +9,10 @@ import os
 import threading
 import time
 
+from holdfast.forks import fork_safe
+
 _COUNTER_BITS = 26
-_lock = threading.Lock()
+_lock = fork_safe(threading.Lock())
 _last_millisecond = 0
 _counter = 0
 
@@ -24,6 +26,11 @@ def new_ids(count: int) -> list[str]:
         f"{beginning}{number >> 14:03x}-{0x8000 | number & 0x3FFF:04x}-{noise[at : at + 12]}"
         for number, at in zip(range(first, first + count), range(0, 12 * count, 12), strict=True)
     ]
+
+
+def is_uuid7(job_id: str) -> bool:
+    """For ids in canonical form. UUIDv7s sort by the time they were made at."""
+    return job_id[14] == "7"
 
 
 def _reserve(count: int) -> tuple[int, int]:

@@ -7,46 +7,75 @@ through one in transaction mode, with no flag: see docs/decisions/0011.
 
 With `timeout_seconds` nothing waits longer than that: not the connecting, not for a connection of the pool, and not a
 verb for its answers (see `watchdog`). Then the verb answers StoreUnavailable, and whether it was done is not known.
+
+How a session is opened, what it needs to be set to and when it is replaced is in `postgres_session`.
 """
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, LockNotAvailable
 from psycopg.pq import TransactionStatus
-from sqlalchemy import URL, Engine, Pool, PoolProxiedConnection, create_engine, event, make_url
+from sqlalchemy import URL, Engine, Pool, PoolProxiedConnection, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from holdfast.domain.errors import ConfigurationError, StoreUnavailable
-from holdfast.stores.database import CursorTransaction, Database, Parameters
+from holdfast.domain.errors import RequestFailed, StoreUnavailable
+from holdfast.domain.spec import decode_json
+from holdfast.forks import after_fork, cut_off, leak, postponed
+from holdfast.stores.database import CursorTransaction, Database, Parameters, SessionLost
+from holdfast.stores.postgres_session import (
+    COMPILES,
+    MAX_AGE_SECONDS,
+    STRICTER,
+    Preparing,
+    is_fit,
+    is_read_only_or_fatal,
+    is_stricter,
+    network_options,
+    prepare_session,
+    statement_preparation,
+)
+from holdfast.stores.postgres_times import UtcLoader
+from holdfast.stores.postgres_url import postgres_url
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.watchdog import Watchdog
 
-CONNECT_TIMEOUT_SECONDS = 10
+# The claim's recursions look expensive to the planner while the table has no statistics. It would compile the statement
+# (JIT) at every execution, which takes a hundred times as long as to run it.
+_WITHOUT_COMPILATION = "SET LOCAL jit = off"
 POOL_TIMEOUT_SECONDS = 30.0
 COPIED_AT_ONCE = 100  # lines
 
-# What is noted about a connection of ours when it is made: there is a pooler in between; statements are compiled (JIT).
-POOLED = "holdfast_pooled"
-COMPILES = "holdfast_compiles"
+# The driver's own connection, and when it was given back (monotonic).
+Kept = tuple[Pool, PoolProxiedConnection, Any, float]
+
+_connections: WeakKeyDictionary[Engine, WeakSet[Any]] = WeakKeyDictionary()
 
 
-Kept = tuple[Pool, PoolProxiedConnection, Any]  # the last is the driver's own connection
+def _connections_of(engine: Engine) -> WeakSet[Any]:
+    """The driver's connections that the engine opens from now on."""
+    if engine not in _connections:
+        opened = _connections[engine] = WeakSet[Any]()
+        event.listen(engine, "connect", lambda connection, _record: opened.add(connection))
+    return _connections[engine]
 
 
 class PostgresDatabase(Database):
     dialect = POSTGRES
     integrity_errors = (psycopg.IntegrityError,)
     lock_errors = (LockNotAvailable,)
+    # The last one: the database's encoding lacks a character.
+    content_errors = (psycopg.DataError, psycopg.IntegrityError, UnicodeEncodeError)
 
     def __init__(
         self,
@@ -64,6 +93,8 @@ class PostgresDatabase(Database):
         self._keeps = keeps
         self._kept: list[Kept] = []  # the last one is used first
         self._is_closed = False
+        self._connections = _connections_of(engine)
+        after_fork(self._after_fork)
 
     def close(self) -> None:
         self._is_closed = True
@@ -87,17 +118,15 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def transaction(self, settings: Statement | None = None) -> Iterator[CursorTransaction]:
-        with _Lent(self) as transaction:
-            cursor = transaction.cursor
-            begun = cursor.connection.transaction() if settings is None else _begun_with(settings.sql(POSTGRES), cursor)
-            with begun:
-                yield transaction
+        first = "" if settings is None else settings.sql(POSTGRES)
+        with _Lent(self) as transaction, _begun_with(first, transaction.cursor):
+            yield transaction
 
     def take_kept(self) -> Kept | None:
         while self._kept:
             with suppress(IndexError):  # somebody else was quicker
-                pool, taken, driver = kept = self._kept.pop()
-                if self._still_has(pool):
+                pool, taken, driver, since = kept = self._kept.pop()
+                if self._still_has(pool) and is_fit(driver, taken.info, since):
                     if self._watchdog is not None:
                         self._watchdog.arm(driver)
                     return kept
@@ -105,7 +134,7 @@ class PostgresDatabase(Database):
         return None
 
     def give_back(self, kept: Kept) -> None:
-        pool, taken, driver = kept
+        pool, taken, driver, _since = kept
         if not self._still_has(pool):
             taken.invalidate()
         elif len(self._kept) >= self._keeps:
@@ -113,17 +142,36 @@ class PostgresDatabase(Database):
         else:
             if self._watchdog is not None:
                 self._watchdog.disarm(driver)
-            self._kept.append(kept)
+            self._kept.append((pool, taken, driver, time.monotonic()))
             if not self._still_has(pool):  # it was closed this very moment
                 self._let_go()
 
     def kept(self) -> int:
         return len(self._kept)
 
+    def has_timed_out(self, driver: Any) -> bool:
+        return self._watchdog is not None and not self._watchdog.is_armed(driver)
+
     def dispose(self) -> None:
         """No connection from before is used again."""
         self.engine.dispose()
         self._let_go()
+
+    def _after_fork(self) -> None:
+        """Leave the sessions to the parent. A statement, a rollback or a Terminate of this process, for instance by a
+        finalizer at its exit, would arrive in the parent's session."""
+        cut_off(_descriptor(connection) for connection in list(self._connections))
+        for _pool, taken, _driver, _since in self._kept:
+            record: Any = taken._connection_record
+            record.fairy_ref = None  # its finalizer would wait for a lock of the parent's pool
+        leak(self._kept, self.engine.pool, list(self._connections))
+        self._kept = []
+        self.engine.dispose(close=False)
+        for listeners in (self.engine.pool.dispatch.first_connect, self.engine.pool.dispatch.connect):
+            # SQLAlchemy holds this lock while an engine's first connection is opened.
+            mutex = getattr(listeners, "_exec_once_mutex", None)
+            if mutex is not None:
+                mutex._at_fork_reinit()
 
     def _let_go(self) -> None:
         while self._kept:
@@ -141,6 +189,13 @@ class PostgresDatabase(Database):
         self.dispose()
 
 
+def _descriptor(connection: Any) -> int:
+    try:
+        return int(connection.fileno())
+    except psycopg.Error:
+        return -1
+
+
 class _Lent:
     """A connection for one verb; when it turns out to be broken, so are its neighbours from before.
 
@@ -154,27 +209,41 @@ class _Lent:
         self._kept = kept
 
     def __enter__(self) -> CursorTransaction:
-        self._pool, self._taken, self._driver = self._kept or self._database.take_kept() or self._take()
+        self._pool, self._taken, self._driver, _since = self._kept or self._database.take_kept() or self._take()
         try:
             self._borrowed = not self._driver.autocommit  # from a user's engine, who expects transactions of it
             if self._borrowed:
                 self._driver.autocommit = True
             self._cursor = self._driver.cursor()
+            if self._borrowed:
+                self._cursor.adapters.register_loader("timestamptz", UtcLoader)
         except Exception as error:
             self._taken.invalidate()
             raise_if_away(error)
             raise
-        kind = UncompiledTransaction if self._taken.info.get(COMPILES) else CursorTransaction
-        return kind(self._cursor, POSTGRES, None)
+        return self._kind()(self._cursor, POSTGRES, None)
+
+    def _kind(self) -> type[CursorTransaction]:
+        noted = self._taken.info
+        if noted.get(STRICTER):
+            return ReadCommittedTransaction
+        return UncompiledTransaction if noted.get(COMPILES) else CursorTransaction
 
     def _take(self) -> Kept:
         pool = self._database.engine.pool  # asked for first: it may be replaced while we wait for a connection
         try:
             taken = pool.connect()
+            if not is_fit(taken.driver_connection, taken.info, 0.0):  # from the pool; its neighbours broke as well
+                taken.invalidate()
+                self._database.dispose()
+                pool = self._database.engine.pool
+                taken = pool.connect()
+            if STRICTER not in taken.info:  # of a user's engine
+                taken.info[STRICTER] = is_stricter(taken.driver_connection)
         except Exception as error:
             raise_if_away(error)
             raise
-        return pool, taken, taken.driver_connection
+        return pool, taken, taken.driver_connection, 0.0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -190,10 +259,13 @@ class _Lent:
         if isinstance(error, InvalidSqlStatementName | DuplicatePreparedStatement):
             self._taken.invalidate()
             self._database.prepare_no_more()
-            raise StoreUnavailable("a pooler lost a prepared statement; none is prepared from now on") from error
-        if isinstance(error, psycopg.Error) and self._cursor.connection.closed:
+            raise SessionLost("a pooler lost a prepared statement; none is prepared from now on") from error
+        if isinstance(error, psycopg.Error) and (self._driver.closed or is_read_only_or_fatal(error)):
+            timed_out = self._database.has_timed_out(self._driver)
             self._taken.invalidate()
             self._database.dispose()
+            if not timed_out:  # a second try could take as long again
+                raise SessionLost(f"the session with Postgres ended: {_first_line(error)}") from error
         raise_if_away(error)
 
     def _give_back(self) -> None:
@@ -205,15 +277,7 @@ class _Lent:
             return
         if self._borrowed:
             self._driver.autocommit = False
-        self._database.give_back((self._pool, self._taken, self._driver))
-
-
-@dataclass
-class Preparing:
-    """After how many executions a statement is prepared on the server; None: never."""
-
-    after: int | None = 5
-    through_poolers: bool = False  # somebody who knows their pooler said so
+        self._database.give_back((self._pool, self._taken, self._driver, 0.0))
 
 
 class UncompiledTransaction(CursorTransaction):
@@ -234,10 +298,26 @@ class UncompiledTransaction(CursorTransaction):
             super().run(statement, parameters)
 
 
+class ReadCommittedTransaction(CursorTransaction):
+    """For sessions that are not ours to set, and whose transactions are stricter by default.
+
+    A single statement gets a transaction of its own, which costs two round trips."""
+
+    def run(self, statement: Statement, parameters: Parameters | None = None) -> None:
+        if self.cursor.connection.info.transaction_status != TransactionStatus.IDLE:
+            super().run(statement, parameters)
+        else:
+            with _begun_with(_WITHOUT_COMPILATION, self.cursor):
+                super().run(statement, parameters)
+
+
 @contextmanager
 def _begun_with(settings: str, cursor: Any) -> Iterator[None]:
-    """A transaction of which the first statement, without parameters, makes no round trip of its own."""
-    cursor.execute(f"BEGIN; {settings}", prepare=False)
+    """A transaction of which the first statement, without parameters, makes no round trip of its own.
+
+    The level is part of it: the role's default may be stricter, and our statements count on seeing what was committed
+    before each of them."""
+    cursor.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED; {settings}", prepare=False)
     try:
         yield
     except BaseException:
@@ -257,8 +337,13 @@ def copy_lines(transaction: CursorTransaction, command: str, lines: Iterable[str
 
 def raise_if_away(error: Exception) -> None:
     """Say "the store is away" in our own words, whichever layer noticed it."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(cause, psycopg.Error) and is_read_only_or_fatal(cause):
+        raise StoreUnavailable(f"Postgres takes no writes here: {_first_line(cause)}") from error
     match error:
         case psycopg.OperationalError() | psycopg.InterfaceError() | OperationalError() | InterfaceError():
+            if getattr(cause, "sqlstate", None) is not None:  # the server is there: a lock, a time limit, no space
+                raise RequestFailed(f"Postgres failed the statement: {_first_line(error)}") from error
             raise StoreUnavailable(f"Postgres did not answer: {_first_line(error)}") from error
         case PoolTimeout():
             raise StoreUnavailable("every connection to Postgres stayed in use for too long") from error
@@ -270,24 +355,10 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def postgres_url(url: str | URL) -> URL:
-    """The URL with psycopg as its driver: `postgres://` and `postgresql://` mean the same to us."""
-    parsed = make_url(url)
-    if parsed.drivername in ("postgres", "postgresql"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    return parsed
-
-
-def libpq_url(url: str | URL) -> str:
-    """The URL as libpq reads it, for a connection outside the pool."""
-    plain = postgres_url(url).set(drivername="postgresql").difference_update_query(["prepare_threshold"])
-    return plain.render_as_string(hide_password=False)
-
-
 def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float | None = None) -> PostgresDatabase:
     parsed = postgres_url(url)
-    arguments = {**_network_timeouts(timeout_seconds), "prepare_threshold": None}
-    preparing = _preparing(parsed)
+    arguments = {**network_options(parsed, timeout_seconds), "prepare_threshold": None}
+    preparing = statement_preparation(parsed)
     parsed = parsed.difference_update_query(["prepare_threshold"])
     engine = create_engine(
         parsed,
@@ -295,46 +366,41 @@ def open_postgres(url: str | URL, *, pool_size: int = 5, timeout_seconds: float 
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_pre_ping=False,
+        pool_recycle=MAX_AGE_SECONDS,
         pool_reset_on_return=None,  # there is no transaction, or the connection is not given back: see _Lent
         pool_timeout=POOL_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
         connect_args=arguments,
+        json_deserializer=decode_json,
     )
-    event.listen(engine, "connect", lambda connection, record: _get_to_know(connection, record, preparing))
+    event.listen(engine, "connect", partial(_prepare, preparing))
     if timeout_seconds is None:
+        event.listen(engine, "do_connect", _connect)
         return PostgresDatabase(engine, preparing=preparing, keeps=pool_size)
     watchdog = Watchdog(timeout_seconds)
     _watch(engine, watchdog)
     return PostgresDatabase(engine, watchdog, preparing, keeps=pool_size)
 
 
-def _preparing(url: URL) -> Preparing:
-    given = url.query.get("prepare_threshold")
-    if given is None:
-        return Preparing()
-    if not str(given).isdecimal():
-        raise ConfigurationError(f"prepare_threshold in the database URL must be a number, got {given!r}")
-    return Preparing(int(str(given)) or None, through_poolers=True)
+def _prepare(preparing: Preparing, connection: Any, record: Any) -> None:
+    try:
+        prepare_session(connection, record, preparing)
+    except BaseException:
+        connection.close()  # the pool has not taken it yet, and would leave it open
+        raise
 
 
-def _network_timeouts(timeout_seconds: float | None) -> dict[str, Any]:
-    if timeout_seconds is None:
-        return {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
-    whole = max(1, math.ceil(timeout_seconds))
-    return {
-        "connect_timeout": whole,
-        "keepalives": 1,
-        "keepalives_idle": whole,
-        "keepalives_interval": max(1, whole // 3),
-        "keepalives_count": 3,
-        "tcp_user_timeout": math.ceil(timeout_seconds * 1000),
-    }
+def _connect(dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
+    """libpq and its libraries hold locks while they connect: a child that is forked meanwhile could never connect."""
+    with postponed():
+        return dialect.connect(*arguments, **named)
 
 
 def _watch(engine: Engine, watchdog: Watchdog) -> None:
     """From the moment it is made, and then whenever somebody has it; in the pool nobody waits for it."""
 
-    def connect(dialect: Any, _record: Any, arguments: Any, named: Any) -> Any:
-        connection = dialect.connect(*arguments, **named)
+    def connect(dialect: Any, record: Any, arguments: Any, named: Any) -> Any:
+        watchdog.start()
+        connection = _connect(dialect, record, arguments, named)
         watchdog.arm(connection)
         return connection
 
@@ -348,25 +414,3 @@ def _watch(engine: Engine, watchdog: Watchdog) -> None:
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "checkout", taken)
     event.listen(engine, "checkin", given_back)
-
-
-# The claim's recursions look expensive to the planner while the table has no statistics. It would compile the statement
-# (JIT) at every execution, which takes a hundred times as long as to run it.
-_WITHOUT_COMPILATION = "SET LOCAL jit = off"
-# A pooler gives every client a number of its own to cancel with, which is not that of the backend it gets. On a
-# connection that leads to the server itself, the setting is the session's; through a pooler nothing is set. One round
-# trip in either case.
-_SWITCH_COMPILATION_OFF = """
-    SELECT pg_backend_pid() = %(known)s,
-           CASE WHEN pg_backend_pid() = %(known)s THEN set_config('jit', 'off', false)
-                ELSE current_setting('jit', true) END = 'on'"""
-
-
-def _get_to_know(connection: Any, record: Any, preparing: Preparing) -> None:
-    connection.autocommit = True
-    known = {"known": connection.info.backend_pid}
-    direct, compiles = connection.execute(_SWITCH_COMPILATION_OFF, known, prepare=False).fetchone()
-    if direct or preparing.through_poolers:
-        connection.prepare_threshold = preparing.after
-    record.info[POOLED] = not direct
-    record.info[COMPILES] = compiles

@@ -1,7 +1,7 @@
 """Find what other rows say of jobs that have neither a row nor a history, page by page, in constant memory.
 
-Two things of the engine's own speak of a job: a tick of a schedule, and an artifact. (`replay_of` is what somebody
-typed, and proves nothing.) Each table is walked by its key; a page is one statement, so that the row, the history and
+Three things of the engine's own name a job: a tick of a schedule, an artifact and a record. (`replay_of` is typed by a
+caller, and proves nothing.) Each table is walked by its key; a page is one statement, so that the row, the history and
 what speaks of them are seen in the same moment. Between pages nothing is open. Whether a job that is found missing may
 be missing, only the watermark can tell, and it must be read after the page was: a history and the watermark go in one
 transaction.
@@ -17,7 +17,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, Text, Tuple, c
 
 from holdfast.domain.history import Reference
 from holdfast.domain.retention import Watermark
-from holdfast.stores.schema import artifacts, events, jobs, meta, schedule_ticks
+from holdfast.stores.schema import artifacts, events, jobs, meta, records, schedule_ticks
 from holdfast.stores.statements.retention import WATERMARK_KEY
 from holdfast.stores.types import to_text
 from holdfast.stores.verbs.retaining import read_watermark
@@ -46,6 +46,8 @@ _KINDS = (
         artifacts.c.job_id,
         artifacts.c.saved_at,
     ),
+    # By its creation: later jobs may write to a record again.
+    _Kind("record", (records.c.id,), records.c.job_id, records.c.created_at),
 )
 
 

@@ -5,13 +5,13 @@ psycopg hands over datetimes and parsed JSON; sqlite3 hands over text. Everythin
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.domain.job import Attempt, AuditEvent, Claimed, Job
 from holdfast.domain.lifecycle import State
+from holdfast.domain.spec import decode_json
 from holdfast.stores import schema
 from holdfast.stores.statements.queries import ATTEMPT_COLUMNS, EVENT_COLUMNS, JOB_COLUMNS
 from holdfast.stores.statements.words import SQLITE
@@ -23,12 +23,16 @@ def _columns_of(kind: type) -> set[str]:
     return {column.name for table in tables for column in table.c if isinstance(column.type, kind)}
 
 
+FIRST = datetime.min.replace(tzinfo=UTC)
 _TIMES = _columns_of(Time)
 _JSON = {"error", *_columns_of(Json)}
 
 
 def moment(value: Any) -> datetime | None:
-    return from_text(value) if isinstance(value, str) else value
+    """A time in UTC. Text that is none, typed by hand on SQLite, reads as the first time: it breaks no listing."""
+    if value is None or isinstance(value, datetime):
+        return value
+    return some_moment(value) or FIRST
 
 
 def some_moment(value: Any) -> datetime | None:
@@ -43,7 +47,7 @@ def some_moment(value: Any) -> datetime | None:
 
 
 def parsed(value: Any, dialect: str) -> Any:
-    return json.loads(value) if dialect == SQLITE and isinstance(value, str) else value
+    return decode_json(value) if dialect == SQLITE and isinstance(value, str) else value
 
 
 def decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str, Any]:

@@ -5,26 +5,39 @@ we ask for it every few milliseconds, for a minute or for `timeout_seconds`, bef
 stayed busy: "database is locked" itself reaches nobody.
 
 Checkpoints are never automatic (see docs/decisions/0004): `checkpoint` runs them, one process at a time.
+
+A file that was replaced under a running process still takes commits, which are lost with it. So every connection knows
+device and inode of the files it opened, and compares them: a write transaction once it has the write lock, a read at
+its start. A write is rejected. The next call opens the new file, unless files of the previous one lie beside it: SQLite
+would apply the previous write-ahead log to the new file, and damage it.
+
+No connection is carried across a fork. SQLite keeps its locks on a file per process, in memory that a child inherits:
+beside an inherited connection, a new one of the child holds no lock on the file, and another process may remove the
+write-ahead log under it. So the parent closes its connections before it forks, and opens them again when needed.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DatabaseError
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, Pool, QueuePool, StaticPool
 
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
+from holdfast.forks import after_fork, before_fork, gate
 from holdfast.stores.checkpoint import Checkpointer
-from holdfast.stores.database import Clock, CursorTransaction, Database, utc_now
+from holdfast.stores.database import Clock, CursorTransaction, Database, Parameters, Row, utc_now
 from holdfast.stores.statements.words import SQLITE, Statement
 
 OLDEST_VERSION = (3, 38, 0)
@@ -32,9 +45,138 @@ BUSY_TIMEOUT_SECONDS = 20.0
 PATIENCE_SECONDS = 60.0
 
 
+Identity = tuple[int, int] | None  # device and inode; None: there is no such file
+
+
+def _identity(path: str) -> Identity:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - once per transaction
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The files that a connection has open."""
+
+    database: Identity
+    wal: Identity
+    shm: Identity
+
+    @classmethod
+    def at(cls, path: str) -> _Files:
+        return cls(_identity(path), _identity(f"{path}-wal"), _identity(f"{path}-shm"))
+
+    def is_beside(self, other: _Files) -> bool:
+        """The log or its index is the same file in both."""
+        return (self.wal is not None and self.wal == other.wal) or (self.shm is not None and self.shm == other.shm)
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection that knows the files it opened."""
+
+    files: _Files | None = None
+
+    def reads_current(self, path: str) -> bool:
+        return self.files is None or _identity(path) == self.files.database
+
+    def writes_current(self, path: str, wal: str) -> bool:
+        """Compares the log too: commits go there first, and are lost with it."""
+        return self.files is None or (self.reads_current(path) and _identity(wal) == self.files.wal)
+
+
+class FileReplaced(StoreUnavailable):
+    """Another file is in the place of the one that was open. Nothing was written."""
+
+    def __init__(self, message: str, *, is_reopened: bool) -> None:
+        super().__init__(message)
+        self.is_reopened = is_reopened  # the next call opens the new file
+
+
+def _describe_replaced(path: str, opened: _Files, found: _Files) -> FileReplaced:
+    if found.database == opened.database:
+        return FileReplaced(
+            f"{path}-wal was removed or replaced while {path} was open; nothing was written. Stop every process that"
+            " uses the file: the last one saves what the log held. Then start them again",
+            is_reopened=False,
+        )
+    if opened.is_beside(found):
+        return FileReplaced(
+            f"the SQLite file {path} was removed or replaced while it was open, and {path}-wal and {path}-shm beside it"
+            f" belong to the previous file; nothing was written. Stop every process that uses the file, move {path}-wal"
+            f" and {path}-shm away, put the file in place and start the processes again",
+            is_reopened=False,
+        )
+    if found.database is None:
+        return FileReplaced(
+            f"the SQLite file {path} was removed while it was open; nothing was written. Put a backup in its place, or"
+            " restart the process to begin with an empty file",
+            is_reopened=False,
+        )
+    return FileReplaced(
+        f"the SQLite file {path} was replaced while it was open; nothing was written. Call again: the next call uses"
+        " the new file. If that is from another release, restart the process",
+        is_reopened=True,
+    )
+
+
+class _PostponesForks(Pool):
+    """No thread forks while another one uses a connection: SQLite would stay locked in the child, in mid-statement."""
+
+    def _do_get(self) -> ConnectionPoolEntry:
+        gate.enter()
+        try:
+            return super()._do_get()
+        except BaseException:
+            gate.leave()
+            raise
+
+    def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        try:
+            super()._do_return_conn(record)
+        finally:
+            gate.leave()
+
+
+class _FilePool(_PostponesForks, QueuePool):
+    """Of a file."""
+
+
+class _MemoryPool(_PostponesForks, StaticPool):
+    """Of a database in memory, of which a child has a copy of its own."""
+
+
+class _ReadingPool(_PostponesForks, NullPool):
+    """Of a file that is only examined."""
+
+
+# Bytes that are no UTF-8 become escapes that JSON does not have: such a payload fails its own job.
+_READ_ANY_TEXT = partial(str, encoding="utf-8", errors="backslashreplace")
+
+
+class _SqliteTransaction(CursorTransaction):
+    """Reads text that is not UTF-8, which a raw INSERT can store: one such row must not hide all others.
+
+    The driver refuses it, and reading everything leniently costs a call per value. So a connection is switched over
+    when it meets such text. A transaction that may have written fails once and is repeated by its caller."""
+
+    def rows(self, statement: Statement, parameters: Parameters | None = None) -> list[Row]:
+        try:
+            return super().rows(statement, parameters)
+        except sqlite3.OperationalError as error:
+            if "decode to UTF-8" not in str(error):
+                raise
+            self.cursor.connection.text_factory = _READ_ANY_TEXT
+            if self.cursor.connection.in_transaction:
+                raise
+            return super().rows(statement, parameters)
+
+
 class SqliteDatabase(Database):
     dialect = SQLITE
     integrity_errors = (sqlite3.IntegrityError,)
+    content_errors = (sqlite3.IntegrityError, sqlite3.DataError)
 
     def __init__(
         self, engine: Engine, path: Path | None, clock: Clock = utc_now, patience: float = PATIENCE_SECONDS
@@ -47,6 +189,12 @@ class SqliteDatabase(Database):
         self._clock = clock
         self._patience = patience
         self._checkpointer = Checkpointer(path) if path is not None else None
+        self._file = "" if path is None else os.fspath(path)
+        self._wal = f"{self._file}-wal"
+        self._is_used_by_parent = False
+        if path is not None:
+            before_fork(self._before_fork)
+            after_fork(self._after_fork)
 
     def now(self) -> datetime:
         return self._clock()
@@ -56,8 +204,10 @@ class SqliteDatabase(Database):
         with self._connection() as driver, closing(driver.cursor()) as cursor:
             _begin(cursor, self._patience)
             try:
+                if not driver.writes_current(self._file, self._wal):
+                    raise self._replaced(driver)
                 # The time is read after the lock is held: a transaction that waited does not act in the past.
-                yield CursorTransaction(cursor, SQLITE, self._clock())
+                yield _SqliteTransaction(cursor, SQLITE, self._clock())
                 cursor.execute("COMMIT")
             except BaseException:
                 if driver.in_transaction:  # SQLite rolls back by itself when the disk is full or fails
@@ -76,8 +226,40 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def reading(self) -> Iterator[CursorTransaction]:
+        with self._connection() as driver:
+            if driver.reads_current(self._file):
+                with closing(driver.cursor()) as cursor:
+                    yield _SqliteTransaction(cursor, SQLITE, self._clock())
+                return
+            error = self._replaced(driver)
+            if not error.is_reopened:
+                raise error
         with self._connection() as driver, closing(driver.cursor()) as cursor:
-            yield CursorTransaction(cursor, SQLITE, self._clock())
+            yield _SqliteTransaction(cursor, SQLITE, self._clock())
+
+    def _before_fork(self) -> None:
+        pool = self.engine.pool
+        self._is_used_by_parent = isinstance(pool, QueuePool) and pool.checkedout() > 0
+        self.engine.dispose()
+
+    def _after_fork(self) -> None:
+        if self._is_used_by_parent:
+            event.listen(self.engine, "do_connect", self._refuse)
+
+    def _refuse(self, *_connecting: object) -> None:
+        raise StoreUnavailable(
+            f"this process was forked while another thread of its parent was using the SQLite file {self._file}, and"
+            " SQLite cannot open it here; fork when no call is under way, or start the process with 'spawn'"
+        )
+
+    def _replaced(self, driver: FileConnection) -> FileReplaced:
+        """Decide what happens next, while the connection is open and its inodes cannot be given to other files."""
+        assert driver.files is not None
+        found = _Files.at(self._file)
+        error = _describe_replaced(self._file, driver.files, found)
+        if error.is_reopened:
+            self.engine.dispose()
+        return error
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
@@ -142,7 +324,9 @@ def open_sqlite(
     patience = PATIENCE_SECONDS if timeout_seconds is None else timeout_seconds
     in_memory = parsed.database in (None, "", ":memory:")
     options: dict[str, Any] = (
-        {"poolclass": StaticPool} if in_memory else {"pool_size": pool_size, "max_overflow": pool_size}
+        {"poolclass": _MemoryPool}
+        if in_memory
+        else {"poolclass": _FilePool, "pool_size": pool_size, "max_overflow": pool_size}
     )
     engine = create_engine(
         parsed,
@@ -150,12 +334,40 @@ def open_sqlite(
             "timeout": min(BUSY_TIMEOUT_SECONDS, patience),
             "isolation_level": None,
             "check_same_thread": False,
+            "factory": FileConnection,
         },
         **options,
     )
     event.listen(engine, "connect", lambda connection, _record: _prepare(connection, patience))
+    if not in_memory:
+        _identify_files(engine, parsed.database or "")
     # The driver is in autocommit and SQLAlchemy issues no BEGIN: our transactions say IMMEDIATE themselves.
     return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock, patience)
+
+
+def _identify_files(engine: Engine, path: str) -> None:
+    """Note for every new connection which files it has open, and open nothing that it should not."""
+    opened: list[_Files] = []  # by the latest connection; another one of the pool keeps its inodes
+
+    def before(_dialect: Any, record: Any, _args: Any, _options: Any) -> None:
+        found = record.info["files"] = _Files.at(path)
+        if opened and found.database != opened[-1].database and not _may_open(found, opened[-1]):
+            raise _describe_replaced(path, opened[-1], found)
+
+    def after(connection: FileConnection, record: Any) -> None:
+        connection.execute("PRAGMA schema_version").fetchone()  # in a new file the first read opens the log
+        connection.files = _Files.at(path)
+        if record.info["files"].database not in (None, connection.files.database):
+            connection.close()
+            raise StoreUnavailable(f"the SQLite file {path} was replaced while it was being opened; try again")
+        opened[:] = [connection.files]
+
+    event.listen(engine, "do_connect", before)
+    event.listen(engine, "connect", after)
+
+
+def _may_open(found: _Files, opened: _Files) -> bool:
+    return found.database is not None and not opened.is_beside(found)
 
 
 def open_sqlite_for_reading(path: Path) -> SqliteDatabase:
@@ -165,12 +377,14 @@ def open_sqlite_for_reading(path: Path) -> SqliteDatabase:
 
     def connect() -> sqlite3.Connection:
         file = f"{path.absolute().as_uri()}?mode=rw"
-        connection = sqlite3.connect(file, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+        connection = sqlite3.connect(
+            file, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, factory=FileConnection
+        )
         connection.execute("PRAGMA query_only = ON")
         return connection
 
     url = URL.create("sqlite", database=str(path))  # for messages: the connections are made above
-    return SqliteDatabase(create_engine(url, creator=connect, poolclass=NullPool), None)
+    return SqliteDatabase(create_engine(url, creator=connect, poolclass=_ReadingPool), None)
 
 
 def _prepare(connection: Any, patience: float) -> None:

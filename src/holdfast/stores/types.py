@@ -7,7 +7,6 @@ read it. Its statements are handed the time as a parameter (the embedded store's
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +15,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-from holdfast.domain.spec import encode_json
+from holdfast.domain.spec import decode_json, encode_json
 
 SQLITE_NOW = "(strftime('%Y-%m-%dT%H:%M:%f', 'now') || '000Z')"
 
@@ -88,7 +87,7 @@ class Json(TypeDecorator[Any]):
         return encode_json(value) if value is not None and dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return json.loads(value) if value is not None and dialect.name == "sqlite" else value
+        return decode_json(value) if value is not None and dialect.name == "sqlite" else value
 
 
 class store_now(FunctionElement[datetime]):

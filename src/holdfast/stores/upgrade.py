@@ -4,17 +4,23 @@ An upgrade is one transaction: the old guards are taken away, the migrations run
 are installed. It changes everything or nothing, so after any interruption the way on is to run it again. Only indexes
 on large tables are built before it, beside the work of everybody (`migrations/ahead.py`).
 
+An upgrade records the oldest schema whose code runs on the result. A process accepts its own schema and a newer one
+whose record includes it, so that two neighbouring releases start side by side. An upgrade by an older release changes
+nothing (docs/decisions/0020).
+
 `check` is for every start of every process: it costs two small queries and does not import Alembic, which is
 slow.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +28,18 @@ from sqlalchemy import Connection, CursorResult, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from holdfast.domain.errors import ConfigurationError, SchemaMismatch, StoreUnavailable
+from holdfast.forks import fork_safe
 from holdfast.stores import guards
 from holdfast.stores.guards import installed as guards_installed
 from holdfast.stores.migrations import ahead, locking
 
 VERSION_TABLE = "holdfast_schema_version"
-GUARDS_KEY = "guards"
+UNNUMBERED_KEY = "guards"
+INSTALLED_KEY = "installed"
+
+# The head of the release before this one: its code runs on these tables and under these guards. What it still reads or
+# writes is removed one release later.
+COMPATIBLE_FROM = "0008"
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 _RETRY_PAUSE = (0.05, 0.5)
@@ -37,7 +49,7 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 _READ_ONLY_TRANSACTION = "25006"
 
 # Alembic keeps the migration that is under way in module globals, so one process runs one at a time.
-_one_migration = threading.Lock()
+_one_migration = fork_safe(threading.Lock())
 
 _TABLES_EXIST = {
     # Not by to_regclass: a session that once found no such table may remember that, even after it waited for the lock
@@ -50,7 +62,7 @@ _TABLES_EXIST = {
         f"SELECT count(*) = 2 FROM sqlite_master WHERE type = 'table' AND name IN ('{VERSION_TABLE}', 'holdfast_meta')"
     ),
 }
-_STATE = f"SELECT version_num, (SELECT value FROM holdfast_meta WHERE key = '{GUARDS_KEY}') FROM {VERSION_TABLE}"
+_STATE = f"SELECT version_num, (SELECT value FROM holdfast_meta WHERE key = '{INSTALLED_KEY}') FROM {VERSION_TABLE}"
 # Each row is a statement. On SQLite the view must go as well: no table is renamed there while a view or a
 # trigger mentions one that is missing. On Postgres it stays: grants and other views may hang on it.
 _REMOVALS = {
@@ -75,10 +87,22 @@ _REMEMBER = text(
 
 
 class Installed(NamedTuple):
-    """What a database has: a schema revision, and the guards by their fingerprint."""
+    """What a database has: a schema revision, and what the upgrade recorded with it."""
 
     revision: str | None
-    guards: str | None
+    guards: int = 0  # their number; 0: of a release that stored none
+    fingerprint: str | None = None
+    compatible_from: str | None = None  # the oldest schema whose code runs on this database
+
+
+class Fit(Enum):
+    """How a database relates to this Holdfast."""
+
+    EMPTY = "no tables"
+    OLDER = "an upgrade is due"
+    CURRENT = "as this Holdfast installs it"
+    NEWER = "of a newer release that includes this one"
+    TOO_NEW = "of a newer release that does not include this one"
 
 
 def head() -> str:
@@ -92,22 +116,55 @@ def current(engine: Engine) -> str | None:
 
 
 def check(engine: Engine) -> None:
-    """Raise SchemaMismatch, saying what to do, unless the database fits this Holdfast."""
+    """Raise SchemaMismatch, saying what to do, unless this Holdfast runs on the database."""
     installed = _look(engine)
-    _refuse_newer(installed.revision)
+    match _fit(installed, engine.dialect.name):
+        case Fit.EMPTY:
+            raise SchemaMismatch("The database has no Holdfast tables yet: run `holdfast db upgrade`.")
+        case Fit.TOO_NEW:
+            raise _too_new(installed)
+        case Fit.OLDER if installed.revision != head():
+            raise SchemaMismatch(
+                f"The database is at schema {installed.revision} and this Holdfast needs {head()}:"
+                " run `holdfast db upgrade`."
+            )
+        case Fit.OLDER:
+            raise SchemaMismatch(
+                "The triggers in the database are not those of this Holdfast: run `holdfast db upgrade`."
+            )
+
+
+def describe_newer(engine: Engine) -> str | None:
+    """What a newer release installed, if this Holdfast runs on it; else None."""
+    installed = _look(engine)
+    if _fit(installed, engine.dialect.name) is not Fit.NEWER:
+        return None
+    return (
+        f"The database is at schema {installed.revision}, guards {installed.guards}, of a newer Holdfast;"
+        f" this one (schema {head()}, guards {guards.NUMBER}) runs on it."
+    )
+
+
+def _fit(installed: Installed, dialect: str) -> Fit:
     if installed.revision is None:
-        raise SchemaMismatch("The database has no Holdfast tables yet: run `holdfast db upgrade`.")
-    if installed.revision != head():
-        raise SchemaMismatch(
-            f"The database is at schema {installed.revision} and this Holdfast needs {head()}:"
-            " run `holdfast db upgrade`."
-        )
-    if installed.guards != guards.fingerprint(engine.dialect.name):
-        raise SchemaMismatch("The triggers in the database are not those of this Holdfast: run `holdfast db upgrade`.")
+        return Fit.EMPTY
+    is_newer_schema = installed.revision not in _revisions()
+    if is_newer_schema or installed.guards > guards.NUMBER:
+        includes_us = installed.compatible_from is not None and installed.compatible_from <= head()
+        return Fit.NEWER if includes_us and (is_newer_schema or installed.revision == head()) else Fit.TOO_NEW
+    ours = (head(), guards.NUMBER, guards.fingerprint(dialect))
+    return Fit.CURRENT if (installed.revision, installed.guards, installed.fingerprint) == ours else Fit.OLDER
+
+
+def _too_new(installed: Installed) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"The database is at schema {installed.revision} and was made by a newer Holdfast:"
+        " upgrade the holdfast package."
+    )
 
 
 def upgrade(engine: Engine, *, lock_timeout: float = 0.8, patience: float = 60.0) -> tuple[str | None, str]:
-    """Bring the database up to date; the revisions before and after.
+    """Bring the database up to date; the revisions before and after. One of a newer release stays as it is.
 
     No lock is awaited longer than `lock_timeout` seconds, because everybody who comes later waits behind us: claims
     stall for less than a second, and we give way before Postgres would suspect a deadlock.
@@ -150,14 +207,18 @@ def _gave_up(engine: Engine, patience: float) -> StoreUnavailable:
 
 def _bring_up_to_date(connection: Connection) -> tuple[str | None, str]:
     before = _installed(connection)
-    _refuse_newer(before.revision)
-    wanted = Installed(head(), guards.fingerprint(connection.dialect.name))
-    if before == wanted and _guards_are_in_force(connection):
-        return before.revision, head()
+    match _fit(before, connection.dialect.name):
+        case Fit.TOO_NEW:
+            raise _too_new(before)
+        case Fit.NEWER:
+            assert before.revision is not None
+            return before.revision, before.revision
+        case Fit.CURRENT if _guards_are_in_force(connection):
+            return before.revision, head()
     if before.revision is not None:
         locking.lock_tables(connection)
     _remove_guards(connection)
-    if before.revision != wanted.revision:
+    if before.revision != head():
         _migrate(connection)
     _install_guards(connection)
     return before.revision, head()
@@ -191,7 +252,14 @@ def _install_guards(connection: Connection) -> None:
     dialect = connection.dialect.name
     for statement in guards.statements(dialect):
         _as_it_is(connection, statement)
-    connection.execute(_REMEMBER, {"key": GUARDS_KEY, "value": guards.fingerprint(dialect)})
+    record = {
+        "schema": head(),
+        "compatible_from": COMPATIBLE_FROM,
+        "guards": guards.NUMBER,
+        "fingerprint": guards.fingerprint(dialect),
+    }
+    for key, value in ((INSTALLED_KEY, json.dumps(record)), (UNNUMBERED_KEY, guards.UNNUMBERED[dialect])):
+        connection.execute(_REMEMBER, {"key": key, "value": value})
 
 
 def _as_it_is(connection: Connection, statement: str) -> CursorResult[Any]:
@@ -203,16 +271,9 @@ def _revisions() -> tuple[str, ...]:
     return tuple(sorted(step.name[:4] for step in (_MIGRATIONS / "versions").glob("[0-9]*.py")))
 
 
-def _refuse_newer(revision: str | None) -> None:
-    if revision is not None and revision not in _revisions():
-        raise SchemaMismatch(
-            f"The database is at schema {revision} and was made by a newer Holdfast: upgrade the holdfast package."
-        )
-
-
 def _look(engine: Engine) -> Installed:
     if _is_missing_file(engine):
-        return Installed(None, None)
+        return Installed(None)
     with _explained(engine), engine.connect() as connection:
         return _installed(connection)
 
@@ -229,9 +290,19 @@ def _is_missing_file(engine: Engine) -> bool:
 
 def _installed(connection: Connection) -> Installed:
     if not connection.exec_driver_sql(_TABLES_EXIST[connection.dialect.name]).scalar():
-        return Installed(None, None)
+        return Installed(None)
     row = connection.exec_driver_sql(_STATE).one_or_none()
-    return Installed(None, None) if row is None else Installed(*row)
+    return Installed(None) if row is None else _recorded(*row)
+
+
+def _recorded(revision: str, text: str | None) -> Installed:
+    """What is recorded for another schema says nothing about this one: somebody else changed the revision."""
+    try:
+        record = json.loads(text or "{}")
+        compatible_from = record["compatible_from"] if record["schema"] == revision else None
+        return Installed(revision, int(record["guards"]), record["fingerprint"], compatible_from)
+    except (KeyError, TypeError, ValueError):
+        return Installed(revision)
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from typing import Any
 
 import psycopg
 
+from holdfast.forks import after_fork, fork_safe, leak
+
 _SHORTEST_ROUND = 0.02
 
 
@@ -23,14 +25,26 @@ class Watchdog:
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout = timeout_seconds
         self._deadlines: dict[Any, float] = {}
-        self._shooting = threading.Lock()
-        self._stop = threading.Event()
-        threading.Thread(target=self._patrol, name="holdfast-watchdog", daemon=True).start()
+        self._shooting = fork_safe(threading.Lock())
+        self._stop = fork_safe(threading.Event())
+        self._thread: threading.Thread | None = None
+        after_fork(self._after_fork)
+
+    def start(self) -> None:
+        """Start the thread, unless it runs. Called for every new connection."""
+        with self._shooting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._patrol, name="holdfast-watchdog", daemon=True)
+                self._thread.start()
 
     def arm(self, connection: Any) -> None:
         self._deadlines[connection] = deadline = time.monotonic() + self._timeout
         if self._stop.is_set():
             self._shoot(connection, deadline)
+
+    def is_armed(self, connection: Any) -> bool:
+        """False also after the watchdog has shut the connection down."""
+        return connection in self._deadlines
 
     def disarm(self, connection: Any) -> None:
         if self._deadlines.pop(connection, None) is None:
@@ -43,6 +57,12 @@ class Watchdog:
         self._stop.set()
         for connection, deadline in list(self._deadlines.items()):
             self._shoot(connection, deadline)
+
+    def _after_fork(self) -> None:
+        """The thread and the connections are the parent's."""
+        leak(self._deadlines)
+        self._deadlines = {}
+        self._thread = None
 
     def _patrol(self) -> None:
         while not self._stop.wait(max(self._timeout / 8, _SHORTEST_ROUND)):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from holdfast.forks import fork_safe
 from holdfast.ports import CacheStore, Store
 
 
@@ -32,7 +33,7 @@ class _InFile:
 
     def __init__(self, location: str) -> None:
         self._location = location
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._opened: FileCache | None = None
 
     def store(self) -> CacheStore:

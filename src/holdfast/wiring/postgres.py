@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg.pq import ExecStatus
 
-from holdfast.stores.postgres import PostgresDatabase, libpq_url, open_postgres
+from holdfast.stores.postgres import PostgresDatabase, open_postgres
+from holdfast.stores.postgres_url import SESSION_KIND, libpq_url
 from holdfast.transports import pg_probe
 from holdfast.transports.pg_listen import Listener
 from holdfast.transports.pg_notify import NOTIFY, Notifier
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
     from holdfast.stores.database import Database
     from holdfast.transports.pg_probe import Hearing
 
-__all__ = ["from_engine", "hearing", "notifier", "open_postgres", "start_listener"]
+__all__ = ["from_engine", "hearing", "notifier", "open_for_reading", "open_postgres", "start_listener"]
 
 
 def from_engine(engine: Engine) -> Database:
     return PostgresDatabase(engine)
+
+
+def open_for_reading(url: URL, timeout_seconds: float) -> Database:
+    """One connection, to a standby too: it is examined, not written."""
+    if SESSION_KIND not in url.query:
+        url = url.update_query_dict({SESSION_KIND: "any"})
+    return open_postgres(url, timeout_seconds=timeout_seconds, pool_size=1)
 
 
 def notifier(database: Database) -> Notifier:
@@ -88,4 +96,4 @@ def hearing(database: Database, listen_url: str, within: float) -> Hearing:
         with database.statement() as transaction:
             transaction.cursor.execute(statement)
 
-    return pg_probe.hearing(libpq_url(listen_url), send, within)
+    return pg_probe.hearing(libpq_url(listen_url, session="any"), send, within)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, Engine, make_url
+from sqlalchemy import URL, Engine
 from sqlalchemy.exc import ArgumentError
 
 from holdfast.artifacts.opening import artifacts_root, check_for_worker, open_artifacts
 from holdfast.domain.errors import ConfigurationError, NotFound, SchemaMismatch
 from holdfast.stores import upgrade
+from holdfast.stores.postgres_url import parse_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite, open_sqlite_for_reading
 from holdfast.stores.statements.words import POSTGRES
@@ -77,8 +78,12 @@ def open_database(
 def open_for_reading(url: str, timeout_seconds: float) -> Database:
     """To look and change nothing; an SQLite file must be there."""
     parsed = _parsed(url)
+    if parsed.drivername in _POSTGRES:
+        from holdfast.wiring import postgres
+
+        return postgres.open_for_reading(parsed, timeout_seconds)
     if parsed.drivername not in _SQLITE:
-        return open_database(url, timeout_seconds=timeout_seconds, pool_size=1)
+        return open_database(url)
     if parsed.database in (None, "", ":memory:"):
         raise ConfigurationError("a database in memory is nobody else's: name a file, sqlite:///path/to/file.db")
     if not _is_there(parsed.database):
@@ -104,8 +109,8 @@ def hearing(database: Database, listen_url: str, within: float) -> Hearing:
 
 def _parsed(url: str) -> URL:
     try:
-        return make_url(url)
-    except ArgumentError as error:
+        return parse_url(url)
+    except (ArgumentError, ValueError) as error:
         raise ConfigurationError(f"the database URL cannot be read: {error}") from error
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.stores.postgres_names import SCHEMA_PATH
 from holdfast.stores.schema import events
 
 Trigger = tuple[str, str, str, str, str]  # name, table, timing, level and condition, function
@@ -31,7 +32,8 @@ $$""",
     # (MINVALUE) counts as the smallest id there can be.
     f"""
 CREATE OR REPLACE FUNCTION holdfast_partitions()
-RETURNS TABLE (name regclass, first uuid, beyond uuid, since timestamptz, until timestamptz) LANGUAGE sql STABLE AS $$
+RETURNS TABLE (name regclass, first uuid, beyond uuid, since timestamptz, until timestamptz) LANGUAGE sql STABLE
+{SCHEMA_PATH} AS $$
   SELECT found.name, found.first, found.beyond,
          to_timestamp(('x' || left(replace(found.first::text, '-', ''), 12))::bit(48)::bigint / 1000.0),
          to_timestamp(('x' || left(replace(found.beyond::text, '-', ''), 12))::bit(48)::bigint / 1000.0)
@@ -49,7 +51,7 @@ $$""",
     # wait meanwhile; nobody else does.
     f"""
 CREATE OR REPLACE FUNCTION holdfast_add_partition(since timestamptz, until timestamptz)
-RETURNS regclass LANGUAGE plpgsql SET lock_timeout = '2s' SET client_min_messages = warning AS $$
+RETURNS regclass LANGUAGE plpgsql {SCHEMA_PATH} SET lock_timeout = '2s' SET client_min_messages = warning AS $$
 DECLARE
   first_one constant uuid := holdfast_first_id(since);
   beyond_it constant uuid := holdfast_first_id(until);
@@ -68,9 +70,9 @@ BEGIN
       USING first_one, beyond_it;
     GET DIAGNOSTICS moved = ROW_COUNT;
     IF moved > 0 THEN
-      EXECUTE format('ALTER TABLE %s DISABLE TRIGGER holdfast_delete', rest);
+      EXECUTE format('ALTER TABLE %s DISABLE TRIGGER holdfast_delete, DISABLE TRIGGER holdfast_deleted', rest);
       EXECUTE format('DELETE FROM %s WHERE job_id >= $1 AND job_id < $2', rest) USING first_one, beyond_it;
-      EXECUTE format('ALTER TABLE %s ENABLE TRIGGER holdfast_delete', rest);
+      EXECUTE format('ALTER TABLE %s ENABLE TRIGGER holdfast_delete, ENABLE TRIGGER holdfast_deleted', rest);
     END IF;
   END IF;
   EXECUTE format('ALTER TABLE {_LOG} ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', made, first_one, beyond_it);
@@ -81,7 +83,7 @@ END $$""",
     # left that could write to it, unless somebody makes up an old id. The drop then needs the whole log for a moment.
     f"""
 CREATE OR REPLACE FUNCTION holdfast_drop_partition(partition_name regclass, keep interval)
-RETURNS bigint LANGUAGE plpgsql SET lock_timeout = '10s' AS $$
+RETURNS bigint LANGUAGE plpgsql {SCHEMA_PATH} SET lock_timeout = '10s' AS $$
 DECLARE
   ids record;
   job_left uuid;
@@ -89,6 +91,8 @@ DECLARE
   event_count bigint;
   begun bigint;
   pruned bigint;
+  rest bigint;
+  newest text;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'holdfast: a partition is dropped in a READ COMMITTED transaction';
@@ -119,7 +123,17 @@ BEGIN
   DELETE FROM holdfast_refusals f WHERE f.job_id >= ids.first AND f.job_id < ids.beyond;
   DELETE FROM holdfast_logs l WHERE l.job_id >= ids.first AND l.job_id < ids.beyond;
   DELETE FROM holdfast_artifacts a WHERE a.job_id >= ids.first AND a.job_id < ids.beyond;
-  PERFORM holdfast_note_retired(last_event, pruned, event_count);
+  -- The ids stay refused: UUIDv7s up to the newest of them, the others one by one.
+  EXECUTE format($ids$INSERT INTO holdfast_retired_histories (job_id) SELECT job_id FROM %s
+    WHERE event = 'pruned' AND (substr(job_id::text, 15, 1) <> '7' OR job_id >= holdfast_first_id(holdfast_now()))
+    ON CONFLICT DO NOTHING$ids$, partition_name);
+  EXECUTE format('SELECT max(job_id::text), max(at), count(*), count(DISTINCT job_id) FROM %s', partition_name)
+    INTO newest, last_event, event_count, rest;
+  IF newest IS NOT NULL THEN
+    INSERT INTO holdfast_meta AS m (key, value) VALUES ('retired_ids_through', newest)
+    ON CONFLICT (key) DO UPDATE SET value = greatest(m.value, excluded.value);
+  END IF;
+  PERFORM holdfast_note_retired(last_event, rest, event_count);
   PERFORM set_config('lock_timeout', '500ms', true);
   FOR attempt IN 1..10 LOOP
     BEGIN
@@ -136,16 +150,15 @@ END $$""",
 )
 
 
-def guarding(guards: Iterable[Trigger]) -> list[str]:
-    """Puts these guards of the log wherever one is missing: on it, and on each of its partitions."""
+def guarding(guards: Iterable[Trigger]) -> str:
+    """The function that puts these guards of the log wherever one is missing: on it, and on each of its partitions."""
     wanted = ",\n    ".join(
-        "ARRAY['{}']".format("', '".join((name, timing, level, function)))
+        "ARRAY[{}]".format(", ".join(f"$guard${part}$guard$" for part in (name, timing, level, function)))
         for name, table, timing, level, function in guards
         if table == _LOG
     )
-    return [
-        f"""
-CREATE OR REPLACE FUNCTION holdfast_guard_partitions() RETURNS void LANGUAGE plpgsql AS $$
+    return f"""
+CREATE OR REPLACE FUNCTION holdfast_guard_partitions() RETURNS void LANGUAGE plpgsql {SCHEMA_PATH} AS $$
 DECLARE
   place regclass;
   guard text[];
@@ -160,6 +173,4 @@ BEGIN
       END IF;
     END LOOP;
   END LOOP;
-END $$""",
-        "SELECT holdfast_guard_partitions()",
-    ]
+END $$"""

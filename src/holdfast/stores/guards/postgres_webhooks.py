@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from holdfast.domain.webhook import LONGEST_RESULT_BYTES
 from holdfast.stores.guards import rules
+from holdfast.stores.postgres_names import FIXED_PATH, SCHEMA
 
 WELL_FORMED = (
     "(NEW.webhook IS NULL OR (json_typeof(NEW.webhook) = 'object' AND json_typeof(NEW.webhook -> 'url') = 'string'"
@@ -17,17 +18,17 @@ WELL_FORMED = (
 _RESULT_IS_SHORT = f"octet_length(NEW.result::text) < {LONGEST_RESULT_BYTES}"
 
 FUNCTIONS = (
-    """
-CREATE OR REPLACE FUNCTION holdfast_refuse_webhook() RETURNS trigger LANGUAGE plpgsql AS $$
+    f"""
+CREATE OR REPLACE FUNCTION holdfast_refuse_webhook() RETURNS trigger LANGUAGE plpgsql {FIXED_PATH} AS $$
 BEGIN
   RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: job ' || OLD.id
     || ': a webhook is a JSON object with a text as url and an array as on';
 END $$""",
     f"""
-CREATE OR REPLACE FUNCTION holdfast_enqueue_delivery() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION holdfast_enqueue_delivery() RETURNS trigger LANGUAGE plpgsql {FIXED_PATH} AS $$
 BEGIN
   IF strpos((NEW.webhook -> 'on')::text, '"' || NEW.state || '"') > 0 THEN
-    INSERT INTO holdfast_jobs ({rules.DELIVERY_COLUMNS})
+    INSERT INTO {SCHEMA}.holdfast_jobs ({rules.DELIVERY_COLUMNS})
     VALUES ({rules.DELIVERY_VALUES}, json_build_object(
       'url', NEW.webhook -> 'url', 'event', 'job.' || NEW.state, 'job', json_build_object(
         'id', NEW.id, 'task', NEW.task, 'queue', NEW.queue, 'state', NEW.state, 'attempt', NEW.attempt,

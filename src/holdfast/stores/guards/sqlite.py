@@ -70,6 +70,7 @@ def _refusal(message: str) -> str:
 def _triggers() -> dict[str, str]:
     audit_columns = "job_id, seq, at, event, from_state, to_state, attempt, worker, lease, detail"
     append_only = "the audit log is append-only and written by triggers"
+    only_rises = "what holdfast_meta says of retired histories only rises"
     return {
         "holdfast_manual": f"""
   BEFORE UPDATE ON holdfast_jobs WHEN {rules.MANUAL_UPDATE} BEGIN
@@ -103,6 +104,11 @@ def _triggers() -> dict[str, str]:
         "holdfast_guard_replace_insert": f"""
   BEFORE INSERT ON holdfast_jobs WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id) OR {_KEY_TAKEN} BEGIN
     {_refusal("the id or the unique key is taken")}
+  END""",
+        # Also because the row of a retired history opens the audit log for its id.
+        "holdfast_guard_retired": f"""
+  BEFORE INSERT ON holdfast_jobs WHEN EXISTS (SELECT 1 FROM holdfast_retired_histories WHERE job_id = NEW.id) BEGIN
+    {_refusal("the id was that of a job whose history has been retired; use a new one")}
   END""",
         "holdfast_guard_replace_update": f"""
   BEFORE UPDATE OF task, unique_key, state ON holdfast_jobs WHEN {_KEY_TAKEN} BEGIN
@@ -153,20 +159,46 @@ def _triggers() -> dict[str, str]:
   END""",
         "holdfast_retire_guard": f"""
   BEFORE INSERT ON holdfast_retired_histories
-  WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.job_id) BEGIN
+  WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.job_id)
+    OR NOT coalesce((SELECT max(event = 'pruned') FROM holdfast_events WHERE job_id = NEW.job_id), 1) BEGIN
     {_refusal("a history is retired only after its job was pruned")}
   END""",
+        # Not as one statement with ON CONFLICT: a REPLACE by hand cannot be told from it.
         "holdfast_retire": """
   AFTER INSERT ON holdfast_retired_histories BEGIN
+    UPDATE holdfast_meta SET value = (
+      SELECT json_object('through', max(json_extract(value, '$.through'), max(at)),
+                         'jobs', json_extract(value, '$.jobs') + 1,
+                         'events', json_extract(value, '$.events') + count(*))
+      FROM holdfast_events WHERE job_id = NEW.job_id)
+    WHERE key = 'histories_retired' AND EXISTS (SELECT 1 FROM holdfast_events WHERE job_id = NEW.job_id);
     INSERT INTO holdfast_meta (key, value)
     SELECT 'histories_retired', json_object('through', max(at), 'jobs', 1, 'events', count(*))
-    FROM holdfast_events WHERE job_id = NEW.job_id GROUP BY job_id
-    ON CONFLICT (key) DO UPDATE SET value = json_object(
-      'through', max(json_extract(value, '$.through'), json_extract(excluded.value, '$.through')),
-      'jobs', json_extract(value, '$.jobs') + 1,
-      'events', json_extract(value, '$.events') + json_extract(excluded.value, '$.events'));
+    FROM holdfast_events WHERE job_id = NEW.job_id
+      AND NOT EXISTS (SELECT 1 FROM holdfast_meta WHERE key = 'histories_retired')
+    GROUP BY job_id;
+    DELETE FROM holdfast_retired_histories WHERE job_id = NEW.job_id
+      AND NOT EXISTS (SELECT 1 FROM holdfast_events WHERE job_id = NEW.job_id);
     DELETE FROM holdfast_events WHERE job_id = NEW.job_id;
-    DELETE FROM holdfast_retired_histories WHERE job_id = NEW.job_id;
+  END""",
+        "holdfast_meta_replace": f"""
+  BEFORE INSERT ON holdfast_meta WHEN NEW.key = 'histories_retired'
+    AND EXISTS (SELECT 1 FROM holdfast_meta WHERE key = NEW.key) BEGIN
+    {_refusal(only_rises)}
+  END""",
+        "holdfast_meta_update": f"""
+  BEFORE UPDATE ON holdfast_meta WHEN OLD.key IN ('histories_retired', 'retired_ids_through') AND (
+    NEW.key <> OLD.key OR CASE OLD.key
+      WHEN 'retired_ids_through' THEN NEW.value < OLD.value
+      ELSE CASE WHEN json_valid(NEW.value) THEN
+        json_extract(NEW.value, '$.through') < json_extract(OLD.value, '$.through')
+        OR json_extract(NEW.value, '$.jobs') < json_extract(OLD.value, '$.jobs')
+        OR json_extract(NEW.value, '$.events') < json_extract(OLD.value, '$.events') END END IS NOT FALSE) BEGIN
+    {_refusal(only_rises)}
+  END""",
+        "holdfast_meta_delete": f"""
+  BEFORE DELETE ON holdfast_meta WHEN OLD.key IN ('histories_retired', 'retired_ids_through') BEGIN
+    {_refusal(only_rises)}
   END""",
         **sqlite_limits.triggers(_refusal),
         **sqlite_webhooks.triggers(_refusal("a webhook is a JSON object with a text as url and an array as on")),

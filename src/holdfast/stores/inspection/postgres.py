@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.stores.database import Database, Row
 from holdfast.stores.schema import metadata
+from holdfast.stores.upgrade import VERSION_TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class Server:
     fsync: bool
     full_page_writes: bool
     synchronous_commit: str
+    synchronous_standbys: bool  # some are configured
+    date_style: str  # the role's default, as the next one
+    isolation: str
     autovacuum: bool
     triggers_fire: bool
 
@@ -67,14 +71,16 @@ _SERVER = """
            current_setting('server_encoding'), pg_backend_pid() <> %(known)s,
            coalesce((SELECT reset_val = 'on' FROM pg_settings WHERE name = 'jit'), false),
            current_setting('fsync') = 'on', current_setting('full_page_writes') = 'on',
-           current_setting('synchronous_commit'), current_setting('autovacuum') = 'on',
-           current_setting('session_replication_role') <> 'replica'"""
+           current_setting('synchronous_commit'), current_setting('synchronous_standby_names') <> '',
+           (SELECT reset_val FROM pg_settings WHERE name = 'DateStyle'),
+           (SELECT reset_val FROM pg_settings WHERE name = 'default_transaction_isolation'),
+           current_setting('autovacuum') = 'on', current_setting('session_replication_role') <> 'replica'"""
 
 _TABLES = """(
     SELECT oid, relname FROM pg_class
     WHERE relkind IN ('r', 'p') AND relname = ANY(%(names)s) AND pg_table_is_visible(oid)) c"""
 
-# What the verbs do to the tables, and what the triggers do, which run with the rights of whoever set them off.
+# What the verbs do to the tables. The triggers that write the audit log have the rights of its owner.
 _EVERY = frozenset(metadata.tables)
 _NEVER_CHANGED = {
     f"holdfast_{name}"
@@ -82,10 +88,10 @@ _NEVER_CHANGED = {
 }
 _NEVER_REMOVED = {f"holdfast_{name}" for name in ("duties", "meta", "queues", "sources", "tasks")}
 RIGHTS = {
-    "SELECT": _EVERY | {"holdfast_attempts"},
-    "INSERT": _EVERY,
+    "SELECT": _EVERY | {"holdfast_attempts", VERSION_TABLE},
+    "INSERT": _EVERY - {"holdfast_events"},
     "UPDATE": _EVERY - _NEVER_CHANGED,
-    "DELETE": _EVERY - _NEVER_REMOVED,
+    "DELETE": _EVERY - _NEVER_REMOVED - {"holdfast_events"},
 }
 
 _RIGHTS = """
@@ -141,6 +147,12 @@ _IDLE_SLOTS = """
     SELECT slot_name, pg_size_pretty(pg_wal_lsn_diff(
       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))
     FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY slot_name"""
+
+# Base backups are connected in the same way for as long as they take. The state of other roles' sessions is null
+# without the rights of pg_read_all_stats.
+_STANDBYS = """
+    SELECT coalesce(nullif(application_name, ''), 'pid ' || pid), sync_state FROM pg_stat_replication
+    WHERE state IS DISTINCT FROM 'backup' ORDER BY 1"""
 
 _AHEAD = "SELECT extract(epoch FROM max(until) - clock_timestamp())::float8 FROM holdfast_partitions()"
 
@@ -209,6 +221,16 @@ def oldest_snapshot(database: Database) -> float:
 def idle_replication_slots(database: Database) -> list[tuple[str, str]]:
     """Their names and what they keep back."""
     return [(name, size) for name, size in _rows(database, _IDLE_SLOTS)]
+
+
+def standbys(database: Database) -> list[tuple[str, str | None]]:
+    """The names of those that are connected, with their sync_state; None: the role may not see it."""
+    return [(name, state) for name, state in _rows(database, _STANDBYS)]
+
+
+def grants(role: str) -> list[str]:
+    """The statements that give a role what workers and clients need, and no more."""
+    return [f"GRANT {privilege} ON {', '.join(sorted(names))} TO {role};" for privilege, names in RIGHTS.items()]
 
 
 def _on_tables(database: Database, question: str) -> list[Row]:

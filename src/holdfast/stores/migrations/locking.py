@@ -18,9 +18,9 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 ADVISORY_KEY = int.from_bytes(b"holdfast")
 
-# The order in which the verbs lock them: retention begins at its door, everything else at the job. Locked in
+# The order in which the verbs lock them: retention begins at the watermark, everything else at the job. Locked in
 # another order, an upgrade and a worker could each wait for the other.
-_GUARDED_TABLES = "holdfast_retired_histories, holdfast_jobs, holdfast_events"
+_GUARDED_TABLES = "holdfast_meta, holdfast_retired_histories, holdfast_jobs, holdfast_events"
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _DEADLOCK_DETECTED = "40P01"

@@ -20,7 +20,7 @@ from holdfast.domain.views import (
     WorkerRow,
 )
 from holdfast.stores import claimable as claimable_now
-from holdfast.stores.database import Database
+from holdfast.stores.database import Database, content_checked
 from holdfast.stores.verbs import (
     announcing,
     beating,
@@ -103,10 +103,12 @@ class WorkerPart:
         )
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]:
-        return beating.heartbeat(self.database, beats)
+        with content_checked(self.database, "progress"):
+            return beating.heartbeat(self.database, beats)
 
     def settle(self, reports: Sequence[Report]) -> list[Settled]:
-        answers = settling.settle_reports(self.database, reports)
+        with content_checked(self.database, "report"):
+            answers = settling.settle_reports(self.database, reports)
         if claimable_now.by_settle(answers):
             self._claimable()
         return answers
@@ -125,7 +127,7 @@ class WorkerPart:
     ) -> Reaped:
         check_name(holder, "holder")
         reaped = reaping.reap(self.database, holder, period, lease_seconds, heartbeat_seconds)
-        if claimable_now.by_settle(reaped.settled):
+        if claimable_now.by_settle(reaped.settled) or (reaped.clock is not None and reaped.clock.jobs):
             self._claimable()
         return reaped
 
@@ -140,4 +142,5 @@ class WorkerPart:
         return worker_rows.forget_workers(self.database, age_seconds)
 
     def append_logs(self, lines: Sequence[LogLine]) -> None:
-        log_lines.append_logs(self.database, lines)
+        with content_checked(self.database, "lines"):
+            log_lines.append_logs(self.database, lines)

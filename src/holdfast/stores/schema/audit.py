@@ -77,8 +77,9 @@ Index(
     sqlite_where=text(SELDOM_SQL),
 )
 
-# Retention's door: a job id inserted here takes that job's whole history, and itself, away. Nothing else can delete
-# from the audit log, so no history can ever lose only a part.
+# Retention's door: a job id inserted here takes that job's whole history away. Nothing else can delete from the audit
+# log, so no history can ever lose only a part. The row stays, so that the id is refused when a client gives it again.
+# Of the UUIDv7s only the newest stay (`retaining.MAX_RETIRED_IDS`): an older one is refused by its age alone.
 retired = Table(
     "holdfast_retired_histories",
     metadata,

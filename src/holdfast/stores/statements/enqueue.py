@@ -10,6 +10,7 @@ from functools import cache
 from holdfast.domain.job import DEFAULT_LEASE_SECONDS, DEFAULT_QUEUE
 from holdfast.domain.lifecycle import ACTIVE
 from holdfast.stores.schema import in_states
+from holdfast.stores.statements.retention import RETIRED_IDS_KEY
 from holdfast.stores.statements.words import Statement, Words
 
 COLUMNS = {
@@ -31,6 +32,8 @@ COLUMNS = {
     "replay_of": "uuid",
     "webhook": "json",
 }
+# The kinds of rows of `KNOWN_IDS`.
+ID_OF_JOB, ID_OF_PRUNED, ID_OF_RETIRED, RETIRED_THROUGH = "job", "pruned", "retired", "retired_through"
 _TIMING = {"run_after": "timestamptz", "delay": "float8"}
 
 
@@ -87,9 +90,19 @@ def _pruned(words: Words) -> str:
         WHERE e.job_id {words.is_one_of()} AND e.event = 'pruned'"""
 
 
-def _specs(words: Words) -> str:
+def _known_ids(words: Words) -> str:
+    """What is stored about these ids: job, pruned history, retired history; and the newest id retired by age."""
     return f"""
-        SELECT {words.as_text("j.id")}, j.task, j.spec_hash FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"""
+        SELECT '{ID_OF_JOB}', {words.as_text("j.id")}, j.task, j.spec_hash FROM holdfast_jobs j
+        WHERE j.id {words.is_one_of()}
+        UNION ALL
+        SELECT '{ID_OF_PRUNED}', {words.as_text("e.job_id")}, NULL, NULL FROM holdfast_events e
+        WHERE e.job_id {words.is_one_of()} AND e.event = 'pruned'
+        UNION ALL
+        SELECT '{ID_OF_RETIRED}', {words.as_text("r.job_id")}, NULL, NULL FROM holdfast_retired_histories r
+        WHERE r.job_id {words.is_one_of()}
+        UNION ALL
+        SELECT '{RETIRED_THROUGH}', m.value, NULL, NULL FROM holdfast_meta m WHERE m.key = '{RETIRED_IDS_KEY}'"""
 
 
 def _queues(words: Words) -> str:
@@ -97,9 +110,9 @@ def _queues(words: Words) -> str:
     return f"SELECT {words.as_text('j.id')}, j.queue FROM holdfast_jobs j WHERE j.id {words.is_one_of()}"
 
 
-SPECS = Statement("enqueue.specs", _specs)
 QUEUES = Statement("enqueue.queues", _queues)
 PRUNED = Statement("enqueue.pruned", _pruned)
+KNOWN_IDS = Statement("enqueue.known_ids", _known_ids)
 INSERT = Statement("enqueue.insert", _insert)
 EXISTING = Statement("enqueue.existing", _existing)
 REUSABLE = Statement("enqueue.reusable", _reusable)

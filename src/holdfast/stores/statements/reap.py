@@ -3,14 +3,21 @@
 A tick is a compare-and-set on the duty's row: one winner per period, who is told whether anything runs at all. A gap
 between ticks longer than `gap` seconds means that the store, or every reaper, was away; its end is recorded, and
 nothing is reaped before one full lease of its own after that (`settle.expired`).
+
+A previous tick in the future means that the clock was set back; it is kept in `detail` (`verbs/clock_step.py`).
 """
 
 from __future__ import annotations
 
 from holdfast.domain.lifecycle import State
+from holdfast.domain.schedule import CLOCK_SLACK_SECONDS
 from holdfast.stores.schema import still_in
 from holdfast.stores.statements.settle import expired
 from holdfast.stores.statements.words import Statement, Words
+
+# Keys of the reaper's `detail`.
+CLOCK_WAS_AT = "clock_was_at"
+CHECK = "check"
 
 
 def _ago(words: Words, parameter: str) -> str:
@@ -18,16 +25,21 @@ def _ago(words: Words, parameter: str) -> str:
 
 
 def _tick(words: Words) -> str:
+    """Returns whether anything runs, what is known of a clock that was ahead, and the time."""
+    as_json, prefix = ("json_build_object", "d.") if words.postgres else ("json_object", "")
+    is_ahead = f"d.ticked_at > {words.after(str(CLOCK_SLACK_SECONDS))}"
+    check = f"{as_json}('{CHECK}', 'future')"
     return f"""
-        INSERT INTO holdfast_duties AS d (name, ticked_at, holder)
-        VALUES ('reaper', {words.now}, :holder)
+        INSERT INTO holdfast_duties AS d (name, ticked_at, holder, detail)
+        VALUES ('reaper', {words.now}, :holder, {check})
         ON CONFLICT (name) DO UPDATE
         SET outage_ended_at = CASE WHEN d.ticked_at < {_ago(words, "gap")} OR d.outage_ended_at > {words.now}
                               THEN {words.now} ELSE d.outage_ended_at END,
+            detail = CASE WHEN {is_ahead} THEN {as_json}('{CLOCK_WAS_AT}', d.ticked_at)
+                          WHEN d.ticked_at < {_ago(words, "gap")} THEN {check} ELSE d.detail END,
             ticked_at = {words.now}, holder = :holder
-        WHERE d.ticked_at <= {_ago(words, "period")}
-           OR d.ticked_at > {words.after("60")}
-        RETURNING EXISTS (SELECT 1 FROM holdfast_jobs WHERE state = 'running')"""
+        WHERE d.ticked_at <= {_ago(words, "period")} OR {is_ahead}
+        RETURNING EXISTS (SELECT 1 FROM holdfast_jobs WHERE state = 'running'), {prefix}detail, {prefix}ticked_at"""
 
 
 def _note_outage(words: Words) -> str:

@@ -16,6 +16,7 @@ from holdfast.stores.statements.batches import delete_batch
 from holdfast.stores.statements.words import Statement, Words
 
 WATERMARK_KEY = "histories_retired"
+RETIRED_IDS_KEY = "retired_ids_through"
 _FINISHED = in_states(TERMINAL, "j.state")
 _STATES = " UNION ALL ".join(f"SELECT '{state}' AS state" for state in TERMINAL)
 
@@ -114,6 +115,25 @@ def _retire(words: Words) -> str:
             SELECT id FROM unnest(ARRAY(SELECT CAST(value AS uuid)
               FROM json_array_elements_text(CAST(:ids AS json)))) AS ids (id)"""
     return "INSERT INTO holdfast_retired_histories (job_id) SELECT value FROM json_each(:ids)"
+
+
+def _fold_retired_ids(words: Words) -> str:
+    """Delete all but the newest UUIDv7s. One made later than `before`, by a wrong clock, would refuse all new ids."""
+    offset = "OFFSET :keep" if words.postgres else "LIMIT -1 OFFSET :keep"
+    return f"""
+        WITH chosen AS MATERIALIZED (
+          SELECT r.job_id FROM holdfast_retired_histories r
+          WHERE r.job_id < {words.id("before")} AND substr({words.as_text("r.job_id")}, 15, 1) = '7'
+          ORDER BY r.job_id DESC {offset})
+        DELETE FROM holdfast_retired_histories WHERE job_id IN (SELECT job_id FROM chosen)
+        RETURNING {words.as_text("job_id")}"""
+
+
+def _raise_retired_ids(words: Words) -> str:
+    greatest = "greatest" if words.postgres else "max"
+    return f"""
+        INSERT INTO holdfast_meta AS m (key, value) VALUES ('{RETIRED_IDS_KEY}', :id)
+        ON CONFLICT (key) DO UPDATE SET value = {greatest}(m.value, excluded.value)"""
 
 
 @cache
@@ -225,6 +245,8 @@ DELETE_JOBS = Statement("retention.delete_jobs", _delete_jobs, replan=True)
 COUNT_LINES = Statement("retention.count_lines", _count_lines, replan=True)
 RETIRABLE = Statement("retention.retirable", _retirable, replan=True)
 RETIRE = Statement("retention.retire", _retire)
+FOLD_RETIRED_IDS = Statement("retention.fold_retired_ids", _fold_retired_ids, replan=True)
+RAISE_RETIRED_IDS = Statement("retention.raise_retired_ids", _raise_retired_ids)
 PREVIEW = {
     Kept.JOBS: Statement("retention.preview_jobs", _preview_jobs, replan=True),
     Kept.HISTORIES: Statement("retention.preview_histories", _preview_histories, replan=True),

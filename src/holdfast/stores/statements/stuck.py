@@ -61,7 +61,7 @@ def _running(words: Words) -> str:
     """What has run for a while, or should not run any more."""
     return f"""
         SELECT {words.as_text("j.id")}, j.queue, j.task, {_LANE}, j.claimed_at, j.lease_expires_at, j.lease_seconds,
-               j.lease_owner, j.cancel_requested_at
+               j.lease_owner, j.cancel_requested_at, j.timeout_seconds
         FROM holdfast_jobs j
         WHERE j.state = 'running'
           AND (j.claimed_at < {words.after(str(-RUNS_LONG_AT_LEAST), words.fixed_now)}

@@ -175,7 +175,7 @@ def _end_of_log(database: Database) -> FeedPlace:
 
 
 def _checked(place: FeedPlace) -> FeedPlace:
-    at = max(check_moment(place.at, "before").astimezone(UTC), _BEGINNING)
+    at = max(check_moment(place.at, "before"), _BEGINNING)
     return FeedPlace(at, check_id(place.job_id, "before"), check_integer(place.seq, "before", -1, _LAST_SEQ))
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from holdfast.domain import digests
-from holdfast.domain.errors import InvalidInput, StoreUnavailable
+from holdfast.domain.errors import InvalidInput
 from holdfast.domain.job import Claimed, ClaimedJobs
 from holdfast.domain.names import check_integer, check_name
 from holdfast.stores import rows
@@ -118,12 +118,12 @@ class Claiming:
 
     @contextmanager
     def secret(self, credential: str) -> Iterator[bytes]:
-        """One secret a claim. If the store breaks off, the claim may be committed all the same: the secret is kept, so
-        that `recover` can tell which leases are ours."""
+        """One secret per claim. After any error the claim may be committed all the same: the secret is kept, so that
+        `recover` can tell which leases are ours."""
         secret = os.urandom(32)
         try:
             yield secret
-        except StoreUnavailable:
+        except Exception:
             self._unanswered.append((time.monotonic(), credential, secret))
             raise
 

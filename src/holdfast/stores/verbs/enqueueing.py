@@ -4,6 +4,9 @@ Uniqueness is the database's unique index. A job that was not inserted because i
 the job that holds it; the holder's row is only read, never locked, so a user's long transaction blocks nobody. If the
 holder ended between the two statements, the insert is tried again.
 
+The ids are chosen before the first statement, so an enqueue whose session broke is repeated once on a new one: the
+jobs of the first try are recognised by their ids.
+
 An insert waits for whoever else is inserting its key. Nobody waits in a circle because every batch takes its keys in
 one order; so a batch of our own that has to try again gives its keys back first and begins anew.
 """
@@ -13,8 +16,9 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,8 +28,8 @@ from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.domain.retry import RetryPolicy
 from holdfast.domain.spec import encode_json
-from holdfast.stores.database import CursorTransaction, Database, Transaction
-from holdfast.stores.ids import new_ids
+from holdfast.stores.database import CursorTransaction, Database, SessionLost, Transaction
+from holdfast.stores.ids import is_uuid7, new_ids
 from holdfast.stores.statements import enqueue as sql
 from holdfast.stores.statements.words import POSTGRES, SQLITE, Statement
 from holdfast.stores.types import to_text
@@ -40,12 +44,11 @@ LONGEST_PAUSE_SECONDS = 0.1
 
 
 def enqueue_one(database: Database, job: NewJob) -> Enqueued:
-    if _may_conflict(job):
-        return _enqueue_all(database, [job])[0]
-    with database.statement() as transaction:
-        if database.dialect == POSTGRES and _is_plain(job):
-            return _insert_one(transaction, job)
-        return _insert_plain(transaction, [job])[0]
+    ids = new_ids(1)
+    try:
+        return _enqueue_one(database, job, ids)
+    except SessionLost:
+        return _enqueue_again(database, [job], ids)[0]
 
 
 def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -53,25 +56,52 @@ def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return []
     if len(jobs) == 1:
         return [enqueue_one(database, jobs[0])]
+    ids = new_ids(len(jobs))
+    try:
+        return _enqueue(database, jobs, ids)
+    except SessionLost:
+        return _enqueue_again(database, jobs, ids)
+
+
+def _enqueue_one(database: Database, job: NewJob, ids: list[str]) -> Enqueued:
+    if _may_conflict(job):
+        return _enqueue_all(database, [job], ids)[0]
+    with database.statement() as transaction:
+        if database.dialect == POSTGRES and _is_plain(job):
+            return _insert_one(transaction, job, ids[0])
+        return _insert_plain(transaction, [job], ids)[0]
+
+
+def _enqueue(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:
     if database.dialect == POSTGRES and len(jobs) >= COPY_FROM and all(map(_is_plain, representatives(jobs))):
         with database.statement() as transaction:  # one COPY, which is all or nothing by itself
-            return _copy(transaction, jobs)
-    return _enqueue_all(database, list(jobs))
+            return _copy(transaction, jobs, ids)
+    return _enqueue_all(database, list(jobs), ids)
 
 
-def _enqueue_all(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def _enqueue_again(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:
+    """The first try may have been committed: a job with an id that was chosen here was created by it."""
+    known = [job if job.id is not None else replace(job, id=own) for job, own in zip(jobs, ids, strict=True)]
+    answers = _enqueue_all(database, known, ids)
+    tried = zip(answers, jobs, ids, strict=True)
+    return [
+        replace(answer, created=answer.created or (answer.id == own and job.id is None)) for answer, job, own in tried
+    ]
+
+
+def _enqueue_all(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:
     for tried in range(OWN_TRIES):
         if tried:
             time.sleep(random.uniform(0, min(0.001 * 2**tried, LONGEST_PAUSE_SECONDS)))
         with suppress(_KeyChangedHands), database.transaction() as transaction:
-            return _insert(transaction, jobs, tries=1)
+            return _insert(transaction, jobs, ids, tries=1)
     raise StoreUnavailable("a unique key changed hands on every try; enqueue again")
 
 
 def enqueue_in(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """In a transaction that somebody else ends."""
     try:
-        return _insert(transaction, jobs, tries=TRIES)
+        return _insert(transaction, jobs, new_ids(len(jobs)), tries=TRIES)
     except _KeyChangedHands:
         raise StoreUnavailable("a unique key changed hands on every try; enqueue again") from None
 
@@ -80,11 +110,11 @@ class _KeyChangedHands(Exception):
     """The job that held a key ended before it could be read."""
 
 
-def _insert(transaction: Transaction, jobs: Sequence[NewJob], tries: int) -> list[Enqueued]:
+def _insert(transaction: Transaction, jobs: Sequence[NewJob], ids: list[str], tries: int) -> list[Enqueued]:
     if any(_may_conflict(job) for job in jobs):
-        return _insert_unique(transaction, jobs, tries)
-    chunks = [jobs[start : start + CHUNK] for start in range(0, len(jobs), CHUNK)]
-    return [answer for chunk in chunks for answer in _insert_plain(transaction, chunk)]
+        return _insert_unique(transaction, jobs, ids, tries)
+    chunks = [slice(start, start + CHUNK) for start in range(0, len(jobs), CHUNK)]
+    return [answer for chunk in chunks for answer in _insert_plain(transaction, jobs[chunk], ids[chunk])]
 
 
 def _may_conflict(job: NewJob) -> bool:
@@ -95,16 +125,14 @@ def _is_plain(job: NewJob) -> bool:
     return not _may_conflict(job) and job.delay is None and job.run_after is None and job.replay_of is None
 
 
-def _insert_plain(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    ids = new_ids(len(jobs))
+def _insert_plain(transaction: Transaction, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:
     transaction.rows(sql.INSERT, {"rows": _encode(zip(ids, jobs, strict=True), transaction.dialect)})
     return [Enqueued(job_id, True, State.PENDING) for job_id in ids]
 
 
-def _insert_one(transaction: CursorTransaction, job: NewJob) -> Enqueued:
+def _insert_one(transaction: CursorTransaction, job: NewJob, job_id: str) -> Enqueued:
     """With what the table does not say by itself, and no more: for a single job, to take a list of rows apart costs as
     much as to insert it."""
-    [job_id] = new_ids(1)
     statement, common = _single(_common(job))
     own = {"id": job_id, "payload": job.payload_json, "spec_hash": job.spec_hash}
     transaction.run(statement, own | common)
@@ -124,10 +152,9 @@ def _unusual(common: tuple[Any, ...]) -> dict[str, Any]:
     return {name: value for name, value in values if value != sql.DEFAULTS.get(name)}
 
 
-def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def _copy(transaction: CursorTransaction, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:
     from holdfast.stores.postgres import copy_lines
 
-    ids = new_ids(len(jobs))
     times = _times(transaction) if len(jobs) >= BY_THE_PAGE_FROM else {}
     if isinstance(jobs, AlikeJobs):
         common = _unusual(_common(jobs.like))
@@ -177,17 +204,19 @@ def _copied(value: Any) -> str:
     return "\\N" if value is None else str(value).translate(_ESCAPES)
 
 
-def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], tries: int) -> list[Enqueued]:
+def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], ids: list[str], tries: int) -> list[Enqueued]:
     _refuse_taken_ids(transaction, jobs)
-    answers: dict[int, Enqueued] = _reused(transaction, jobs)
-    fresh = iter(new_ids(len(jobs)))
-    ids = [job.id or next(fresh) for job in jobs]
+    answers: dict[int, Enqueued] = {}
+    ids = [job.id or own for job, own in zip(jobs, ids, strict=True)]
     order = sorted(range(len(jobs)), key=lambda n: (jobs[n].task, jobs[n].key or "", ids[n]))
     for _ in range(tries):
+        # On every try: the job that held a key may have ended with a success that can be reused.
+        answers |= _reused(transaction, jobs, answers)
         positions = [n for n in order if n not in answers]
         for start in range(0, len(positions), CHUNK):
             _insert_or_find(transaction, jobs, ids, positions[start : start + CHUNK], answers)
         if len(answers) == len(jobs):
+            _refuse_retired_ids(transaction, jobs, answers)
             _refuse_hidden_holders(transaction, jobs, answers)
             return [answers[n] for n in range(len(jobs))]
     raise _KeyChangedHands
@@ -201,12 +230,57 @@ def _refuse_taken_ids(transaction: Transaction, jobs: Sequence[NewJob]) -> None:
             raise Conflict("id", f"{job.id} is given to two different jobs of this batch")
     if not specs:
         return
-    ids = json.dumps(list(specs))
-    for [job_id] in transaction.rows(sql.PRUNED, {"ids": ids}):
-        raise Conflict("id", f"{job_id} was a job that has since been pruned; use a new one")
-    for job_id, task, spec_hash in transaction.rows(sql.SPECS, {"ids": ids}):
+    known = _known_ids(transaction, specs)
+    for job_id, (task, spec_hash) in known.jobs.items():
         if specs[job_id] != (task, spec_hash):
             raise _taken(job_id, task)
+    for job_id in specs.keys() - known.jobs.keys():
+        known.refuse_used(job_id)
+
+
+def _refuse_retired_ids(transaction: Transaction, jobs: Sequence[NewJob], answers: Mapping[int, Enqueued]) -> None:
+    """After the insert: retention may have removed the job that had the id between the first check and the insert."""
+    ids = [answer.id for n, answer in answers.items() if answer.created and jobs[n].id is not None]
+    if ids:
+        known = _known_ids(transaction, ids)
+        for job_id in ids:
+            known.refuse_used(job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownIds:
+    """What the store knows about the ids that a caller gave."""
+
+    jobs: dict[str, tuple[str, str | None]]
+    pruned: frozenset[str]
+    retired: frozenset[str]
+    retired_through: str
+
+    def refuse_used(self, job_id: str) -> None:
+        """A second life would number its attempts from 1 again, and (job, attempt) stands for one execution."""
+        if job_id in self.pruned:
+            raise Conflict("id", f"{job_id} was a job that has since been pruned; use a new one")
+        if job_id in self.retired:
+            raise Conflict("id", f"{job_id} was a job whose history has since been retired; use a new one")
+        if is_uuid7(job_id) and job_id <= self.retired_through:
+            raise Conflict(
+                "id",
+                f"{job_id} is a UUIDv7 older than histories that retention has removed: the store cannot rule out that"
+                " it was a job; use a new one",
+            )
+
+
+def _known_ids(transaction: Transaction, ids: Iterable[str]) -> _KnownIds:
+    found = transaction.rows(sql.KNOWN_IDS, {"ids": json.dumps(list(ids))})
+    named = {
+        kind: frozenset(row[1] for row in found if row[0] == kind) for kind in (sql.ID_OF_PRUNED, sql.ID_OF_RETIRED)
+    }
+    return _KnownIds(
+        {row[1]: (row[2], row[3]) for row in found if row[0] == sql.ID_OF_JOB},
+        named[sql.ID_OF_PRUNED],
+        named[sql.ID_OF_RETIRED],
+        next((row[1] for row in found if row[0] == sql.RETIRED_THROUGH), ""),
+    )
 
 
 def _taken(job_id: str, task: str) -> Conflict:
@@ -260,11 +334,11 @@ def _find_holders(
         answers.setdefault(n, Enqueued(job_id, False, State(state)))
 
 
-def _reused(transaction: Transaction, jobs: Sequence[NewJob]) -> dict[int, Enqueued]:
+def _reused(transaction: Transaction, jobs: Sequence[NewJob], answered: Collection[int]) -> dict[int, Enqueued]:
     wanted = [
         {"position": n, "spec_hash": job.spec_hash, "seconds": job.reuse_seconds}
         for n, job in enumerate(jobs)
-        if job.reuse_seconds is not None
+        if job.reuse_seconds is not None and n not in answered
     ]
     if not wanted:
         return {}

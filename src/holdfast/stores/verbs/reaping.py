@@ -14,9 +14,11 @@ from holdfast.domain.answers import Reaped, Settled, Status
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import LeaseLost
 from holdfast.domain.settle import settle
+from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database, Row, Transaction
 from holdfast.stores.statements import reap as sql
 from holdfast.stores.statements.settle import REAP
+from holdfast.stores.verbs import clock_step
 from holdfast.stores.verbs.settling import encode_row, standing
 
 PAGE = 500
@@ -31,11 +33,13 @@ def reap(database: Database, holder: str, period: float, lease_seconds: float, h
     if not ticked:
         return Reaped(False)
     settled: list[Settled] = []
-    something_runs = bool(ticked[0][0])
+    something_runs, noted, ticked_at = bool(ticked[0][0]), ticked[0][1], rows.moment(ticked[0][2])
+    assert ticked_at is not None
+    corrected = clock_step.correct(database, noted, ticked_at, something_runs=something_runs)
     for page in _expired_pages(database) if something_runs else ():
         with database.statement() as transaction:
             settled += apply(transaction, page)
-    return Reaped(True, tuple(settled))
+    return Reaped(True, tuple(settled), corrected)
 
 
 def _expired_pages(database: Database) -> Iterator[list[Row]]:

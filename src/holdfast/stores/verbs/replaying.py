@@ -8,6 +8,7 @@ from holdfast.domain.errors import Conflict, InvalidInput, NotFound
 from holdfast.domain.job import Enqueued, Job, NewJob
 from holdfast.domain.names import check_id
 from holdfast.domain.retry import RetryPolicy
+from holdfast.domain.spec import Undecodable
 from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.stores import rows
 from holdfast.stores.database import Database
@@ -49,6 +50,8 @@ def _original(database: Database, job_id: str) -> Job:
 
 
 def _again(job: Job, new_id: str | None) -> NewJob:
+    if isinstance(job.payload, Undecodable):
+        raise InvalidInput("payload", f"of job {job.id} {job.payload.reason}; correct it, or enqueue the task anew")
     return NewJob(
         id=new_id,
         task=job.task,

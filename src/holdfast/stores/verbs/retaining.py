@@ -30,12 +30,14 @@ from holdfast.domain.retention import (
 )
 from holdfast.stores import rows
 from holdfast.stores.database import CursorTransaction, Database
+from holdfast.stores.ids import new_ids
 from holdfast.stores.statements import retention as sql
 from holdfast.stores.statements.words import POSTGRES, Statement
 
 MAX_BATCH = 10_000
 MOST_LINES = 5_000  # log lines in a batch, unless a single job has more
 MOST_EVENTS = 5_000  # audit rows in a batch, unless a single history has more
+MAX_RETIRED_IDS = 10_000  # UUIDv7s of retired histories that are known one by one
 COUNTED = 1_000_000  # a preview counts no further than that in a group
 _NIL = "00000000-0000-0000-0000-000000000000"
 
@@ -146,10 +148,19 @@ def retire(database: Database, group: Group, limit: int) -> Retired:
         job_ids, events = _few_events([(row[0], int(row[1])) for row in found])
         if job_ids:
             ids = {"ids": json.dumps(job_ids)}
-            for table in ("holdfast_refusals", "holdfast_logs", "holdfast_artifacts"):
+            # The last one only for an id that was inserted by hand a second time.
+            for table in ("holdfast_refusals", "holdfast_logs", "holdfast_artifacts", "holdfast_retired_histories"):
                 transaction.run(sql.forget(table), ids)
             transaction.run(sql.RETIRE, ids)
+            _fold_retired_ids(transaction)
     return Retired(len(job_ids), events, more=len(found) == limit or len(job_ids) < len(found))
+
+
+def _fold_retired_ids(transaction: CursorTransaction) -> None:
+    """Keep one id for all UUIDv7s but the newest. Generated ids are UUIDv7s: their rows would grow for ever."""
+    folded = transaction.rows(sql.FOLD_RETIRED_IDS, {"before": new_ids(1)[0], "keep": MAX_RETIRED_IDS})
+    if folded:
+        transaction.run(sql.RAISE_RETIRED_IDS, {"id": max(row[0] for row in folded)})
 
 
 def _has_door(transaction: CursorTransaction) -> bool:

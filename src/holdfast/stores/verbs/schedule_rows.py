@@ -14,7 +14,7 @@ from holdfast.stores import rows
 from holdfast.stores.database import Row, Transaction
 from holdfast.stores.statements import schedules as sql
 from holdfast.stores.statements.words import SQLITE
-from holdfast.stores.types import to_text
+from holdfast.stores.types import from_text, to_text
 
 _encode_sorted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True).encode
 
@@ -39,8 +39,8 @@ def store_now(transaction: Transaction) -> datetime:
 
 
 def utc(value: Any) -> datetime:
-    """A session of Postgres may have any time zone."""
-    moment = rows.moment(value)
+    """A session of Postgres may have any time zone. Raises for text that is no time: such a schedule must not fire."""
+    moment = from_text(value) if isinstance(value, str) else value
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise ValueError("a time without a zone")
     return moment.astimezone(UTC)

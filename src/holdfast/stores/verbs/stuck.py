@@ -39,6 +39,7 @@ MOST_RUNNING = 10_000
 MOST_COUNTED = 10_000
 MOST_RUNS_READ = 5_000
 _HEADS = 20
+MAX_SECONDS = 10**9
 
 Group = tuple[str, str, str]  # queue, task, source
 
@@ -97,9 +98,16 @@ class _Look:
 
     def _running(self) -> Iterator[_Found]:
         for row in self._transaction.rows(sql.RUNNING, {"limit": MOST_RUNNING}):
-            job_id, queue, task, source, claimed, expires, lease, owner, cancel = row
+            job_id, queue, task, source, claimed, expires, lease, owner, cancel, limit = row
             facts = RunningFacts(
-                task, self._moment(claimed), self._moment(expires), float(lease), owner, rows.moment(cancel)
+                task,
+                self._moment(claimed),
+                self._moment(expires),
+                float(lease),
+                owner,
+                rows.moment(cancel),
+                None if limit is None else float(limit),
+                self._unstarted.get((owner, job_id)),
             )
             verdict = reasons.why_running(facts, self._usual_time(queue, task), self._reaper, self._now)
             if verdict is not None:
@@ -269,19 +277,35 @@ class _Look:
         return {name: self._moment(at) for name, at in self._transaction.rows(sql.TASKS)}
 
     @cached_property
-    def _workers(self) -> tuple[WorkerFacts, ...]:
-        """Those that are alive and take jobs."""
+    def _live_workers(self) -> list[dict[str, Any]]:
         oldest = self._now - timedelta(seconds=reasons.WORKER_ALIVE)
         found = [
             rows.decoded(workers.VIEWED, row, self._transaction.dialect)
             for row in self._transaction.rows(workers.WORKERS)
         ]
+        return [row for row in found if row["stopped_at"] is None and row["beat_at"] > oldest]
+
+    @cached_property
+    def _workers(self) -> tuple[WorkerFacts, ...]:
+        """Those that are alive and take jobs."""
         gone = (WorkerState.DRAINING, WorkerState.STOPPED)
         return tuple(
             WorkerFacts(None if row["queues"] is None else tuple(row["queues"]), row["slots"], row["running"])
-            for row in found
-            if row["stopped_at"] is None and row["beat_at"] > oldest and row["state"] not in gone
+            for row in self._live_workers
+            if row["state"] not in gone
         )
+
+    @cached_property
+    def _unstarted(self) -> dict[tuple[str, str], float]:
+        """By worker and job: the seconds for which a runner has held it. Any worker over HTTP may write such a row."""
+        found: dict[tuple[str, str], float] = {}
+        for row in self._live_workers:
+            detail = row["detail"]
+            told = detail.get(Code.NOT_STARTED) if isinstance(detail, dict) else None
+            for job_id, seconds in told.items() if isinstance(told, dict) else ():
+                if isinstance(seconds, int) and 0 <= seconds < MAX_SECONDS:
+                    found[row["id"], job_id] = float(seconds)
+        return found
 
     def _named(self, lane: _Lane) -> dict[str, Any]:
         return {"queue": lane.queue, "priority": lane.priority, "task": lane.task, "source": lane.source}

@@ -1,0 +1,204 @@
+"""A SQLite file that is replaced under a running process: no write is acknowledged into a file that is gone."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.job import NewJob
+from holdfast.domain.lifecycle import State
+from holdfast.stores.cache_file import CacheFile
+from holdfast.stores.sql_store import SqlStore
+from holdfast.transports.sqlite_changes import ChangeCheck
+from holdfast.wiring.sql import open_store
+from tests.chaos.databases import assert_verified
+from tests.worker.conftest import sqlite_site
+from tests.worker.site import Site
+
+__all__ = ["sqlite_site"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "holdfast.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqlStore]:
+    with closing(open_store(f"sqlite:///{path}")) as store:
+        store.enqueue(NewJob(task="first"))
+        yield store
+
+
+def backup(path: Path, target: Path) -> Path:
+    """As docs/sqlite.md says."""
+    with closing(sqlite3.connect(path)) as source:
+        source.execute(f"VACUUM INTO '{target}'")
+    return target
+
+
+def siblings(path: Path) -> list[Path]:
+    return [path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")]
+
+
+def remove_siblings(path: Path) -> None:
+    for sibling in siblings(path):
+        sibling.unlink()
+
+
+def states(path: Path) -> list[str]:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20.0)) as connection:
+        return [row[0] for row in connection.execute("SELECT state FROM holdfast_jobs ORDER BY id")]
+
+
+def tasks(path: Path) -> list[str]:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        return [row[0] for row in connection.execute("SELECT task FROM holdfast_jobs ORDER BY id")]
+
+
+def move_beside_old_log(path: Path, copy: Path) -> None:
+    copy.rename(path)
+
+
+def remove(path: Path, _copy: Path) -> None:
+    path.unlink()
+
+
+def remove_log(path: Path, _copy: Path) -> None:
+    siblings(path)[0].unlink()
+
+
+def remove_log_and_index(path: Path, _copy: Path) -> None:
+    remove_siblings(path)
+
+
+WRITES: dict[str, Callable[[SqlStore], object]] = {
+    "enqueue": lambda store: store.enqueue(NewJob(task="lost")),
+    "claim": lambda store: store.claim("ann"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(
+    ("replace", "advice"),
+    [
+        (move_beside_old_log, "move .*-wal and .*-shm away, put the file in place"),
+        (remove, "Stop every process"),
+        (remove_log, "the last one saves what the log held"),
+        (remove_log_and_index, "the last one saves what the log held"),
+    ],
+)
+def test_write_is_rejected_with_the_way_out(
+    store: SqlStore, path: Path, tmp_path: Path, replace: Callable[[Path, Path], None], advice: str, write: str
+) -> None:
+    copy = backup(path, tmp_path / "backup.db")
+    replace(path, copy)
+    before = path.read_bytes() if path.exists() else None
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match=advice):
+            WRITES[write](store)
+    assert (path.read_bytes() if path.exists() else None) == before, "nothing was written"
+
+
+def test_log_that_was_removed_is_saved_by_the_last_process_to_stop(store: SqlStore, path: Path) -> None:
+    siblings(path)[0].unlink()
+    with pytest.raises(StoreUnavailable):
+        store.enqueue(NewJob(task="lost"))
+    assert [job.task for job in store.jobs().items] == ["first"], "reads go on"
+    store.close()
+    assert tasks(path) == ["first"]
+
+
+def test_replaced_file_is_used_by_the_call_after_the_rejected_one(store: SqlStore, path: Path, tmp_path: Path) -> None:
+    copy = backup(path, tmp_path / "backup.db")
+    store.enqueue(NewJob(task="after the backup"))
+    remove_siblings(path)
+    copy.rename(path)
+    with pytest.raises(StoreUnavailable, match="was replaced while it was open; nothing was written"):
+        store.enqueue(NewJob(task="lost"))
+    store.enqueue(NewJob(task="second"))
+    assert sorted(job.task for job in store.jobs().items) == ["first", "second"]
+    assert [claimed.task for claimed in store.claim("ann", 10)] == ["first", "second"]
+    assert_verified(f"sqlite:///{path}")
+    store.close()
+    assert tasks(path) == ["first", "second"]
+
+
+def test_reads_use_the_new_file_at_once(store: SqlStore, path: Path, tmp_path: Path) -> None:
+    copy = backup(path, tmp_path / "backup.db")
+    store.enqueue(NewJob(task="after the backup"))
+    copy.rename(path)
+    with pytest.raises(StoreUnavailable, match="belong to the previous file"):
+        store.jobs()
+    remove_siblings(path)
+    assert [job.task for job in store.jobs().items] == ["first"]
+    assert store.enqueue(NewJob(task="second")).created
+
+
+def test_removed_file_is_not_made_anew_by_a_running_process(store: SqlStore, path: Path) -> None:
+    remove_siblings(path)
+    path.unlink()
+    for act in (store.jobs, lambda: store.enqueue(NewJob(task="lost"))):
+        with pytest.raises(StoreUnavailable, match=r"was removed while it was open.*Put a backup in its place"):
+            act()
+    assert not path.exists()
+    with closing(open_store(f"sqlite:///{path}")) as other:
+        other.enqueue(NewJob(task="another process"))
+        assert [job.task for job in store.jobs().items] == ["another process"]
+
+
+def test_removed_file_is_not_made_anew_by_one_more_connection(store: SqlStore, path: Path) -> None:
+    with store.database.reading():  # the only connection of the pool: the next call opens another
+        remove_siblings(path)
+        path.unlink()
+        for act in (store.jobs, lambda: store.enqueue(NewJob(task="lost"))):
+            with suppress(StoreUnavailable):
+                act()
+    assert not path.exists()
+
+
+def test_worker_runs_the_jobs_of_a_restored_backup(sqlite_site: Site, tmp_path: Path) -> None:
+    site = sqlite_site
+    site.tasks("@app.task\ndef note(text: str) -> str:\n    return text")
+    path = Path(str(site.store.database.engine.url.database))
+    kept = site.enqueue("note", {"text": "kept"})
+    copy = backup(path, tmp_path / "copy.db")
+    site.worker()
+    site.wait_for_state(kept, State.SUCCEEDED)
+    remove_siblings(path)
+    os.replace(copy, path)  # noqa: PTH105
+    site.wait(lambda: states(path) == ["succeeded"], "the worker runs the job of the new file", timeout=60.0)
+    assert site.event_names(kept) == ["enqueued", "claimed", "succeeded"]
+
+
+def test_change_check_follows_the_new_file(store: SqlStore, path: Path, tmp_path: Path) -> None:
+    copy = backup(path, tmp_path / "backup.db")
+    check = ChangeCheck(path)
+    assert [check.changed(), check.changed()] == [True, False]
+    remove_siblings(path)
+    copy.rename(path)
+    assert check.changed()
+    assert store.jobs().items
+    store.enqueue(NewJob(task="second"))
+    assert check.changed()
+    check.close()
+
+
+def test_cache_file_that_was_replaced_is_opened_anew(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    cache, other = CacheFile(path), CacheFile(path)
+    cache.keep_cached("shop", "a", 1, 60.0)
+    for file in (path, *siblings(path)):
+        file.unlink()
+    assert cache.cached("shop", "a") is None
+    cache.keep_cached("shop", "b", 2, 60.0)
+    found = other.cached("shop", "b")
+    assert found is not None
+    assert found.value == 2
+    cache.close()
+    other.close()

@@ -1,0 +1,43 @@
+"""Forms of a Postgres URL."""
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from holdfast.domain.errors import ConfigurationError
+from holdfast.stores.postgres_url import libpq_url, postgres_url
+from holdfast.wiring.sql import open_database
+
+HOSTS = {
+    "postgresql://a:1,b:2/db": ("a,b", "1,2"),
+    "postgres://user:p%40ss@a,b:2/db": ("a,b", "5432,2"),
+    "postgresql+psycopg://a,b/db?connect_timeout=3": ("a,b", "5432,5432"),
+    "postgresql://[::1]:1,[fe80::2]/db": ("::1,fe80::2", "1,5432"),
+    "postgresql:///db?host=a,b&port=1,2": ("a,b", "1,2"),
+}
+
+
+@pytest.mark.parametrize("url", HOSTS)
+def test_url_of_several_hosts_is_read_as_libpq_reads_it(url: str) -> None:
+    found = conninfo_to_dict(libpq_url(url))
+    assert (found["host"], found["port"]) == HOSTS[url]
+    assert found["dbname"] == "db"
+    assert found["target_session_attrs"] == "read-write"
+    assert found.get("password") == ("p@ss" if "p%40ss" in url else None)
+    open_database(url).close()
+
+
+def test_session_kind_of_the_user_is_kept() -> None:
+    url = "postgresql://a,b/db?target_session_attrs=any"
+    assert conninfo_to_dict(libpq_url(url))["target_session_attrs"] == "any"
+    assert postgres_url(url).query["target_session_attrs"] == "any"
+
+
+def test_special_characters_of_a_password_reach_libpq() -> None:
+    password = "a space @:/?#[]%+&,é"
+    url = postgres_url("postgresql://user@host/db").set(password=password)
+    assert conninfo_to_dict(libpq_url(url))["password"] == password
+
+
+def test_port_that_is_no_number_is_explained() -> None:
+    with pytest.raises(ConfigurationError, match="port of host 'a' must be a number, got 'one'"):
+        open_database("postgresql://a:one,b:2/db")

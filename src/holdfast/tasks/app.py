@@ -10,7 +10,6 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +19,7 @@ from holdfast.domain.errors import ConfigurationError, InvalidInput
 from holdfast.domain.job import Enqueued, Job
 from holdfast.domain.names import check_id, check_name
 from holdfast.domain.sources import SourceDeclaration, check_declaration
+from holdfast.forks import after_fork, fork_safe, postponed
 from holdfast.settings import CONTROL_PLANES, Settings, artifacts_location, read_settings
 from holdfast.tasks.group import Registry
 from holdfast.tasks.handle import Handle
@@ -63,7 +63,9 @@ class App(Registry):
         self._borrowed = False
         self._files_location = _checked_files(artifacts)
         self._files: ArtifactStore | None = None
-        self._lock = threading.Lock()
+        self._read: Settings | None = None
+        self._lock = fork_safe(threading.Lock())
+        after_fork(self._after_fork)
 
     # tasks
 
@@ -169,7 +171,7 @@ class App(Registry):
             previous.close()
 
     def _open(self) -> AppStore:
-        with self._lock:
+        with postponed(), self._lock:  # it imports modules
             opened = self._opened
             if opened is None:
                 location = self.location
@@ -212,9 +214,11 @@ class App(Registry):
     def settings(self) -> Settings:
         return self._settings
 
-    @cached_property
+    @property
     def _settings(self) -> Settings:
-        return read_settings()
+        if self._read is None:
+            self._read = read_settings()
+        return self._read
 
     # files
 
@@ -228,6 +232,10 @@ class App(Registry):
             location = self._files_location or self._settings.artifacts_url
             files = self._files = open_artifacts(artifacts_root(location, self.store.store_id()))
         return files
+
+    def _after_fork(self) -> None:
+        """The clients of object stores are the parent's. The store itself leaves its connections behind."""
+        self._files = None
 
     @property
     def named_artifacts(self) -> str | None:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.domain.errors import ConfigurationError, InvalidInput
+from holdfast.domain.spec import Undecodable
 from holdfast.tasks.annotations import RETURN, is_context, resolve
 from holdfast.tasks.values import Json, Value, check_argument, value_of
 
@@ -26,6 +27,13 @@ _KIND = inspect.Parameter
 
 class InvalidArguments(InvalidInput):
     """A stored payload does not fit the task's signature: trying again would not help."""
+
+
+def decodable(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload of a job that is about to run; refuses what stands for one that cannot be decoded."""
+    if isinstance(payload, Undecodable):
+        raise InvalidArguments("payload", f"{payload.reason}; correct the row's payload and requeue the job")
+    return payload
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ them, and the last one out leaves: so a place is held as long as somebody is ins
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.forks import fork_safe
 
 if TYPE_CHECKING:
     from holdfast.domain.sources import Leaving
@@ -26,7 +28,7 @@ class _Stay:
         self.number = number  # None: there is no engine that was asked
         self.is_open = True  # until the block ends that entered
         self.leaving: Leaving | None = None  # what that one had to say
-        self._lock = threading.RLock()
+        self._lock = fork_safe(RLock())
         self._blocks = 1
 
     def join(self) -> bool:

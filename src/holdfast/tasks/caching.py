@@ -6,18 +6,18 @@ A value is what JSON makes of it, found or not, so that a job never sees two sha
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.looks import MOST_SOURCES
-from holdfast.domain.spec import canonical_json, encode_json
+from holdfast.domain.spec import canonical_json, decode_json, encode_json
+from holdfast.forks import fork_safe
 from holdfast.tasks.options import Duration, positive_duration
 from holdfast.tasks.results import result_to_json
 
-_noting = threading.Lock()  # of all jobs: it is held for no time at all
+_noting = fork_safe(threading.Lock())  # of all jobs: it is held for no time at all
 
 
 class CacheLooks:
@@ -72,7 +72,7 @@ class Place:
     def takes(self, value: Any) -> bool:
         """Is there anything to keep?"""
         try:
-            self.value = json.loads(encode_json(result_to_json(value)))
+            self.value = decode_json(encode_json(result_to_json(value)))
         except (InvalidInput, ValueError, RecursionError) as error:
             self.value = value
             problem = error.rule if isinstance(error, InvalidInput) else str(error)

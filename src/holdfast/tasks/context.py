@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import timedelta
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.domain import durations
 from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
+from holdfast.forks import fork_safe
 from holdfast.tasks.asking import Asking, Records, Sources
 from holdfast.tasks.flag import Flag
 from holdfast.tasks.flow import Cancel
@@ -95,7 +96,7 @@ class Silent:
 
 Complete = Callable[[Any, Report], None]
 # Taken again by a signal handler or a finaliser that prints while its own thread makes a budget.
-_making = threading.RLock()
+_making = fork_safe(RLock())
 
 
 def _no_engine(connection: Any, report: Report) -> None:  # noqa: ARG001
@@ -171,7 +172,7 @@ class Context(Records, Sources):
 
     def wrote(self, stream: Stream, text: str) -> None:
         """For the engine: a piece of text that this job's code wrote; lines are kept when they are complete."""
-        key = (stream, threading.get_ident())  # threads that print at the same time do not mix their words
+        key = (stream, get_ident())  # threads that print at the same time do not mix their words
         partial = self._partial_lines.get(key)
         if partial is None:
             partial = self._partial_lines.setdefault(key, PartialLine())

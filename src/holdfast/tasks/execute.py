@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.manifest import Kind
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, JobError, Outcome, Snoozed, Succeeded
-from holdfast.tasks.arguments import InvalidArguments
+from holdfast.tasks.arguments import InvalidArguments, decodable
 from holdfast.tasks.blame import is_anothers, told_by
 from holdfast.tasks.context import Context, entered
 from holdfast.tasks.flow import RETRY_AFTER, Cancel, Permanent, RetryAfter, Snooze
@@ -90,7 +90,7 @@ def _is_anothers(error: BaseException, context: Context | None) -> bool:
 def _started(task: AnyTask, context: Context) -> Any:
     assert isinstance(task, FunctionTask | AsyncTask)
     context.no_retry = task.no_retry
-    arguments, named = task.arguments.load(context.job.payload, context)
+    arguments, named = task.arguments.load(decodable(context.job.payload), context)
     return task.function(*arguments, **named)
 
 

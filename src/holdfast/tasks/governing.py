@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -92,9 +92,9 @@ class Governed(ABC):
         """A coroutine is cancelled when its job should stop; only what goes on without a lease has to look."""
         import asyncio
 
-        over_at = time.monotonic() + seconds
+        over_at = monotonic() + seconds
         while not self._woken.is_set():
-            rest = over_at - time.monotonic()
+            rest = over_at - monotonic()
             if rest <= 0:
                 return
             await asyncio.sleep(min(rest, LOOK_SECONDS))
@@ -120,7 +120,7 @@ class SourceGuard:
             return self
         number = None
         if (asking := self._context.asking) is not None:
-            entry, begun = self._context.next_entry(self.name), time.monotonic()
+            entry, begun = self._context.next_entry(self.name), monotonic()
             number = entry.number
             try:
                 while (wait := self._wait(asking.ask(Verb.ENTER, to_json(entry)), begun)) is not None:
@@ -147,7 +147,7 @@ class SourceGuard:
             return self
         number = None
         if (asking := self._context.asking) is not None:
-            entry, begun = self._context.next_entry(self.name), time.monotonic()
+            entry, begun = self._context.next_entry(self.name), monotonic()
             number = entry.number
             try:
                 while (wait := self._wait(await asking.aask(Verb.ENTER, to_json(entry)), begun)) is not None:
@@ -179,7 +179,7 @@ class SourceGuard:
             return None
         wait = max(entered.retry_in, SHORTEST_WAIT_SECONDS)
         longest = max(self._max_wait, BUSY_SECONDS) if entered.reason == "busy" else self._max_wait
-        rest = begun + longest - time.monotonic()
+        rest = begun + longest - monotonic()
         if wait > rest:
             delay = max(wait, SHORTEST_SNOOZE_SECONDS) * random.uniform(1.0, 1.25)  # not all in the same moment
             raise Snooze(min(delay, LONGEST_SNOOZE_SECONDS), f"source {self.name}: {entered.reason}")

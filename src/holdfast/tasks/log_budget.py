@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from threading import RLock
 from typing import Any
 
 from holdfast.domain.errors import InvalidInput
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.names import storable_text
 from holdfast.domain.spec import check_json, encode_json
+from holdfast.forks import fork_safe
 
 MAX_LINES = 10_000
 MAX_BYTES = 1024 * 1024
@@ -39,7 +40,7 @@ class LogBudget:
         self._max_bytes = max_bytes
         self._clock = clock
         # A signal handler or a finaliser that prints may run while its own thread is in here.
-        self._lock = threading.RLock()
+        self._lock = fork_safe(RLock())
         self._number = 0
         self._bytes = 0
         # True once the marker has been given out: nothing that is said from here on is kept. A plain attribute, because

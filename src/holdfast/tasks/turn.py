@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from threading import RLock
 from typing import Self
+
+from holdfast.forks import fork_safe
 
 
 class Turn:
@@ -17,7 +19,7 @@ class Turn:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = fork_safe(RLock())
         self._later: list[Callable[[], object]] = []
 
     @property

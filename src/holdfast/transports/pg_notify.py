@@ -18,6 +18,8 @@ import random
 import threading
 from collections.abc import Callable
 
+from holdfast.forks import after_fork, leak
+
 CHANNEL = "holdfast"
 NOTIFY = f"NOTIFY {CHANNEL}"
 
@@ -48,6 +50,7 @@ class Notifier:
         self._finish: Callable[[], None] | None = None  # of a word that is on its way
         self._closing = False
         self._thread: threading.Thread | None = None
+        after_fork(self._after_fork)
 
     def poke(self) -> None:
         """There may be something to claim. Returns at once and never fails."""
@@ -55,7 +58,6 @@ class Notifier:
             if self._closing:
                 return
             self._pokes += 1
-            # Not alive also after a fork: threads stay behind in the parent.
             if self._thread is None or not self._thread.is_alive():
                 self._start()
             if self._is_waiting:  # else it looks afterwards; to be woken for every poke would cost it and us more
@@ -74,6 +76,13 @@ class Notifier:
             thread = self._thread
         if thread is not None:
             thread.join(FLUSH_SECONDS)
+
+    def _after_fork(self) -> None:
+        """Pending notifications and the thread are the parent's."""
+        leak(self._finish)
+        self._changed = threading.Condition()
+        self._pokes, self._finish, self._thread = 0, None, None
+        self._is_waiting = False
 
     def _begun(self) -> Callable[[], None] | None:
         try:

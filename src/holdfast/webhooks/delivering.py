@@ -1,9 +1,10 @@
-"""Deliver one message: sign it, send it, and decide by the answer what becomes of the delivery.
+"""Deliver one message: sign it, send it, and decide by the response what becomes of the delivery.
 
-2xx            delivered
-408, 425, 429  tried again; 429 and 503 with a Retry-After wait as long as that says, and are not charged
-other 4xx      given up: the receiver does not want it, and would not want it later
-anything else  tried again, redirects included: they are not followed
+2xx                           delivered
+429, 503 with a Retry-After   retried after that time; uses no attempt
+400, 410, 413, 415, 422, 451  failed permanently: the receiver rejects this message
+anything else                 retried, also 401, 403, 404 and 405: an ingress sends them while the receiver is deployed;
+                              redirects are not followed
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from holdfast.webhooks.signing import SECRET_PREFIX, secrets_of, signed_headers
 SECRET_VARIABLE = "HOLDFAST_WEBHOOK_SECRET"
 LONGEST_WAIT_SECONDS = 3600.0
 MOST_WAITS = 50  # a receiver that always says "later" is charged like any other from then on
-_TRIED_AGAIN = (408, 425, 429)
+_REJECTS_MESSAGE = (400, 410, 413, 415, 422, 451)
 _SAYS_WHEN = (429, 503)
 
 
@@ -97,7 +98,7 @@ def _judge(target: Target, answer: Answer, attempt: int) -> None:
         seconds = wait_seconds(answer.retry_after, datetime.now(UTC))
         if seconds is not None:
             raise Snooze(seconds, f"{said} and asks to wait {spoken(seconds)}")
-    if 400 <= status < 500 and status not in _TRIED_AGAIN:
+    if status in _REJECTS_MESSAGE:
         raise Permanent(DeliveryRefused(f"{said}; requeue this job once the receiver wants it"))
     if 300 <= status < 400:
         raise DeliveryFailed(f"{said}; redirects are not followed, so name the place itself")

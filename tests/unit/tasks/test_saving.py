@@ -167,7 +167,7 @@ def test_a_handler_that_interrupts_a_frame_half_way_saves_when_that_is_sent() ->
     assert [frame["t"] for frame in heard] == ["saved", "log", "saving", "saved"]
     assert not decoder.is_broken
     theirs.close()
-    link._socket.close()
+    link._close()
 
 
 def _says(frame: Frame, data: bytes) -> bool:

@@ -8,6 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from holdfast.forks import fork_safe
+
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
 
@@ -15,7 +17,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 class Breaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._failures = 0
         self._not_before = 0.0
 

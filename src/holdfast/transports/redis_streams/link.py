@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.domain.errors import ConfigurationError
+from holdfast.forks import after_fork, postponed
 from holdfast.transports.redis_streams.breaker import Breaker
 
 if TYPE_CHECKING:
@@ -43,20 +43,28 @@ class Link:
         self._url = url
         self._timeout = timeout_seconds
         self.breaker = Breaker()
+        self._client: redis.Redis | None = None
+        after_fork(self._after_fork)
 
-    @cached_property
+    @property
     def client(self) -> redis.Redis:
         """Not connected yet: it raises a ConfigurationError only for a URL that cannot be read."""
-        return connect(self._url, self._timeout)
+        if self._client is None:
+            self._client = connect(self._url, self._timeout)
+        return self._client
+
+    def _after_fork(self) -> None:
+        """Leave the connections to the parent. The library closes its copies of them without a message."""
+        self._client = None
 
     def run(self, script: Script, keys: list[str], arguments: list[Any]) -> Any:
         """One script, in one round trip."""
-        from redis.exceptions import NoScriptError
+        errors = _load_errors()
 
         def by_digest() -> Any:
             try:
                 return self.client.evalsha(script.digest, len(keys), *keys, *arguments)
-            except NoScriptError:
+            except errors.NoScriptError:
                 return self.client.eval(script.text, len(keys), *keys, *arguments)
 
         return self.ask(by_digest)
@@ -70,25 +78,32 @@ class Link:
         self.ask(lambda: self.client.srem(key, *members))
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        from redis.exceptions import RedisError, ResponseError
-
+        errors = _load_errors()
         # Connecting may take as long as the answer, and a script may have to be sent twice.
         if not self.breaker.admits(3 * self._timeout):
             raise RedisAway("Redis is not asked for a while, because it did not answer")
         try:
             answer = question()
-        except ResponseError as error:
+        except errors.ResponseError as error:
             self.breaker.worked()
             raise RedisRefused(str(error)) from error
-        except (RedisError, OSError, ConfigurationError) as error:
+        except (errors.RedisError, OSError, ConfigurationError) as error:
             self.breaker.failed()
             raise RedisAway(f"{type(error).__name__}: {error}") from error
         self.breaker.worked()
         return answer
 
     def close(self) -> None:
-        if "client" in self.__dict__:
-            self.client.close()
+        if self._client is not None:
+            self._client.close()
+
+
+def _load_errors() -> Any:
+    """A child that is forked while another thread imports a module could never import it."""
+    with postponed():
+        from redis import exceptions
+
+    return exceptions
 
 
 def connect(url: str, timeout_seconds: float) -> redis.Redis:

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.forks import fork_safe
+
 MOST_ASKERS = 10_000
 
 Asker = tuple[tuple[str, ...] | None, tuple[str, ...] | None]
@@ -24,7 +26,7 @@ class Looks:
     def __init__(self, every_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every = every_seconds
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._next: dict[Asker, float] = {}
 
     def take_turn(self, asker: Asker) -> bool:

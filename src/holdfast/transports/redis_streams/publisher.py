@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TypeVar
 
+from holdfast.forks import after_fork
 from holdfast.transports.redis_streams.link import RedisAway, RedisRefused
 from holdfast.transports.redis_streams.streams import Streams
 
@@ -40,6 +41,7 @@ class Publisher:
         self._sending = False
         self._closing = False
         self._thread: threading.Thread | None = None
+        after_fork(self._after_fork)
 
     def offer(self, offers: Iterable[Offered]) -> None:
         """Returns at once and never fails."""
@@ -63,12 +65,19 @@ class Publisher:
         if thread is not None:
             thread.join(FLUSH_SECONDS)
 
+    def _after_fork(self) -> None:
+        """Pending messages and the thread are the parent's."""
+        self._changed = threading.Condition()
+        self._offers.clear()
+        self._acknowledged.clear()
+        self._sending = False
+        self._thread = None
+
     def _leave(self, waiting: deque[Item], items: Iterable[Item]) -> None:
         with self._changed:
             if self._closing:
                 return
             waiting.extend(items)
-            # Not alive also after a fork: threads stay behind in the parent.
             if waiting and (self._thread is None or not self._thread.is_alive()):
                 self._start()
             self._changed.notify_all()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
+from holdfast.forks import fork_safe
 from holdfast.transports.redis_streams.options import StreamOptions
 from holdfast.transports.redis_streams.publisher import Publisher
 from holdfast.transports.redis_streams.streams import Streams
@@ -30,7 +31,7 @@ class Remembered:
     """A name for each of the latest so many jobs."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._names: OrderedDict[str, str] = OrderedDict()
 
     def note(self, job_id: str, name: str) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 
 from holdfast.doctor import Limits, Patient, examine
 from holdfast.domain.findings import Finding, Severity
-from holdfast.stores.postgres import libpq_url
+from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresServer
 from holdfast.wiring.sql import open_database

@@ -371,8 +371,8 @@ FAULTS = [
         "triggers in the database are not those of this Holdfast",
         "holdfast db upgrade",
         done(
-            "UPDATE holdfast_meta SET value = 'x' || value WHERE key = 'guards'",
-            "UPDATE holdfast_meta SET value = substr(value, 2) WHERE key = 'guards'",
+            "UPDATE holdfast_meta SET value = 'x' || value WHERE key = 'installed'",
+            "UPDATE holdfast_meta SET value = substr(value, 2) WHERE key = 'installed'",
         ),
     ),
 ]
@@ -441,9 +441,9 @@ def test_a_role_without_rights(ground: Ground) -> None:
             ground(finding.advice.partition(": ")[2].replace("the role.", "poor"))
         assert grave(examined(poor, ground.folder)) == []
         _live_a_life(poor)  # what it says is enough
-        ground("REVOKE DELETE ON holdfast_events FROM poor")
+        ground("REVOKE DELETE ON holdfast_logs FROM poor")
         [finding] = grave(examined(poor, ground.folder))
-        assert "the role has no DELETE on holdfast_events" in finding.found
+        assert "the role has no DELETE on holdfast_logs" in finding.found
         ground("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM poor")
         [refused] = grave(examined(poor, ground.folder))
         assert (refused.check, refused.severity) == ("store", PROBLEM)

@@ -219,7 +219,7 @@ def test_a_time_in_the_future(file: Ground) -> None:
 
 
 def test_an_older_schema_is_upgraded_by_whoever_comes_next(file: Ground) -> None:
-    file("DELETE FROM holdfast_meta WHERE key = 'guards'")
+    file("DELETE FROM holdfast_meta WHERE key = 'installed'")
     findings = file.examined()
     assert grave(findings) == []
     [finding] = [finding for finding in findings if finding.check == "schema"]

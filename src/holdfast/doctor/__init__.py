@@ -46,6 +46,7 @@ CHECKS = (
     Check("structure", Needs.STORE, durability.structure, "sqlite"),
     Check("durability", Needs.STORE, durability.durability),
     Check("pooler", Needs.STORE, server.pooler, "postgresql"),
+    Check("session", Needs.STORE, server.session, "postgresql"),
     Check("schema", Needs.STORE, schema.schema),
     Check("rights", Needs.TABLES, store.rights, "postgresql"),
     Check("guards", Needs.TABLES, schema.guards),

@@ -49,6 +49,12 @@ def _faults(server: postgres.Server) -> Iterator[Remark]:
             " the server crashes",
             "ALTER ROLE … SET synchronous_commit = on, or RESET it where it was set: role, database, server.",
         )
+    if server.synchronous_commit == "local" and server.synchronous_standbys:
+        yield problem(
+            "synchronous_commit is local for this role and database, so no commit waits for the synchronous standby: an"
+            " enqueue that was acknowledged may be lost when the standby is promoted",
+            "ALTER ROLE … SET synchronous_commit = on, or RESET it where it was set: role, database, server.",
+        )
 
 
 def _unlogged(patient: Patient) -> Iterator[Remark]:

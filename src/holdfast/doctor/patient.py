@@ -57,6 +57,7 @@ class Patient:
     is_away: bool = False  # it did not answer, rather than refuse
     missing_file: str | None = None  # an embedded store that nobody has used yet
     mismatch: str | None = None  # why the tables are not those of this Holdfast
+    newer: str | None = None  # they are those of a newer one, on which this Holdfast runs
     is_blank: bool = False  # not one table of ours is there
     missing_parts: tuple[str, ...] = ()  # tables and columns that are gone, although the schema is ours
 
@@ -81,6 +82,7 @@ class Patient:
             upgrade.check(database.engine)
         except SchemaMismatch as error:
             self.mismatch = str(error)
+        self.newer = upgrade.describe_newer(database.engine)
         found = tables.columns(database)
         self.is_blank = not found
         revision = upgrade.current(database.engine)

@@ -88,6 +88,52 @@ def replication(patient: Patient) -> Iterator[Remark]:
         )
     if not found:
         yield ok("no replication slot lies idle")
+    waits = postgres.server(patient.store).synchronous_commit not in ("off", "local")
+    yield from _standbys(postgres.standbys(patient.store), waits=waits)
+
+
+def _standbys(standbys: list[tuple[str, str | None]], *, waits: bool) -> Iterator[Remark]:
+    """`waits`: whether commits of this role wait for a synchronous standby. If not, the durability check says so."""
+    names = ", ".join(name for name, state in standbys if state == "async")
+    if any(state in ("sync", "quorum") for _name, state in standbys):
+        if not waits:
+            return
+        others = f"; do not promote {names}, which is asynchronous" if names else ""
+        yield ok(f"commits wait for a synchronous standby{others}")
+    elif names:
+        yield warning(
+            f"every standby is asynchronous ({names}): if one is promoted after a crash, the last acknowledged enqueues"
+            " are lost, and a job may run again under the same attempt",
+            "Set synchronous_standby_names, or promote only after a planned shutdown of the primary.",
+        )
+    elif standbys:
+        yield info(
+            f"{len(standbys)} standbys are connected; this role may not see whether they are synchronous",
+            "GRANT pg_read_all_stats TO the role; and run doctor again.",
+        )
+
+
+def session(patient: Patient) -> Iterator[Remark]:
+    """Defaults of the role or the database that other programs may rely on and ours do not."""
+    server = postgres.server(patient.store)
+    remarks = list(_defaults(server))
+    yield from remarks or [ok("DateStyle and transaction isolation are the usual ones")]
+
+
+def _defaults(server: postgres.Server) -> Iterator[Remark]:
+    if not server.date_style.startswith("ISO"):
+        yield info(
+            f"DateStyle is {server.date_style!r} for this role and database; Holdfast's sessions set it to ISO",
+            f"If no other program needs it: ALTER ROLE {server.role} SET DateStyle = 'ISO, MDY';",
+        )
+    if server.isolation != "read committed":
+        cost = " and, through the pooler, takes two more round trips for each statement" if server.pooled else ""
+        yield info(
+            f"default_transaction_isolation is {server.isolation!r} for this role and database; Holdfast begins its own"
+            f" transactions as READ COMMITTED{cost}",
+            f"If no other program needs it: ALTER ROLE {server.role} SET default_transaction_isolation ="
+            " 'read committed'; in transactions of your own see docs/transactions.md.",
+        )
 
 
 def notifications(patient: Patient) -> Iterator[Remark]:

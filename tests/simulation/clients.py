@@ -58,6 +58,7 @@ class Clients:
         self._count = 0
         self.accepted: list[Accepted] = []
         self.unsure: list[NewJob] = []  # nobody knows whether these exist
+        self.failed_after_idle: list[StoreUnavailable] = []  # enqueues that met nothing else
         self.operations: list[Operation] = []
         self.unanswered: Counter[tuple[str, str]] = Counter()  # operations by verb and job: done or not, nobody knows
         self.open = 0
@@ -76,7 +77,7 @@ class Clients:
         self._world.spawn(computer, "main", lambda: self._main(act, computer), after)
 
     def _main(self, act: Callable[[Store], None], computer: Computer) -> None:
-        store = open_simulated(self._machine, self._faults, computer)
+        store = open_simulated(self._machine, self._faults, computer, was_idle=True)
         try:
             act(store if self._redis is None else streamed(store, open_transport(self._redis)))
         except HoldfastError as error:
@@ -130,10 +131,16 @@ class Clients:
         """Who named ids may ask again; who did not, and is not answered, does not know."""
         safe = all(job.id is not None for job in jobs)
         self.unsure += jobs
+        current = self._world.current
+        assert current is not None
+        met = self._faults.met[current.host.name]
         for _ in range(5 if safe else 1):
+            before = len(met)
             try:
                 answers = store.enqueue_many(jobs) if len(jobs) > 1 else [store.enqueue(jobs[0])]
-            except StoreUnavailable:
+            except StoreUnavailable as error:
+                if set(met[before:]) == {weather.IDLE_CUT}:
+                    self.failed_after_idle.append(error)
                 self._world.sleep(0.5)
                 continue
             self.accepted += [Accepted(*pair) for pair in zip(jobs, answers, strict=True)]

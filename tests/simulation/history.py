@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from holdfast.domain.manifest import TaskInfo
+from holdfast.stores.ids import new_ids
+from holdfast.stores.types import to_text
 from holdfast.wiring.redis import StreamOptions
 from tests.simulation import scope, seams, weather
 from tests.simulation.clients import QUEUES, RETRY, SOURCE, TASKS, Clients
@@ -23,7 +25,7 @@ from tests.simulation.database import Faults, disk, open_simulated
 from tests.simulation.fleet import Fleet
 from tests.simulation.judge import Case, Judge
 from tests.simulation.machine import Computer, Machine
-from tests.simulation.programs import HELD_SOURCE, App, Town
+from tests.simulation.programs import HELD_SOURCE, App, Town, short
 from tests.simulation.redis_server import Redis
 from tests.simulation.strangers import Strangers
 from tests.simulation.watch import Violation, Watch
@@ -33,6 +35,9 @@ from tests.simulation.world import Host, Stalled, World
 DRAIN_SECONDS = 20 * LEASE_SECONDS
 SETTING_UP_SECONDS = SETTLING_SECONDS = 0.2
 SCHEDULE, SCHEDULE_TASK = "tick", "ticked"
+POISON_TASK = "poisoned"  # for workers alone: a stranger's control plane gives it no such job
+# Each can be stored as JSON. Python decodes none of them.
+UNDECODABLE = ("9" * 5_000, "[" * 990 + "]" * 990, "1e999", '"\\ud800"')
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class History:
         self.machine = Machine(world)
         random = world.random
         self.scope = scope.drawn(random)
-        self.plan = weather.drawn(random, self.scope.horizon, self.scope.is_streamed)
+        self.plan = weather.drawn(random, world.more, self.scope.horizon, self.scope.is_streamed)
         self.limit = random.choice((1, 2))
         streams = StreamOptions(url="redis://simulated", window=random.choice((2, 50)), takeover_seconds=LEASE_SECONDS)
         options = streams if self.scope.is_streamed else None
@@ -69,6 +74,7 @@ class History:
         self.faults.committed = self.watch.committed
         world.after_step = self.watch.look
         self.judge: Judge | None = None
+        self.poisoned: list[str] = []
 
     def run(self) -> Result:
         self.disk.wipe()
@@ -83,7 +89,14 @@ class History:
             self.watch.violated("unexpected error", f"{where}: {''.join(traceback.format_exception(error))}")
         self.judge = Judge(
             Case(
-                self.disk, self.town, self.fleet, self.clients, self.strangers, self.faults, schedule_task=SCHEDULE_TASK
+                self.disk,
+                self.town,
+                self.fleet,
+                self.clients,
+                self.strangers,
+                self.faults,
+                schedule_task=SCHEDULE_TASK,
+                poisoned=self.poisoned,
             )
         )
         return self._result(self.judge)
@@ -118,7 +131,7 @@ class History:
         return is_quiet and not self.town.live and self.fleet.is_at_rest
 
     def _app(self) -> App:
-        tasks = [TaskInfo(name).to_json() for name in (*TASKS, SCHEDULE_TASK)]
+        tasks = [TaskInfo(name).to_json() for name in (*TASKS, SCHEDULE_TASK, POISON_TASK)]
         job = {"lease_seconds": LEASE_SECONDS, "retry": RETRY.to_json()}
         schedule = {"task": SCHEDULE_TASK, "every_seconds": 2.0, "misfire": "once", "job": job}
         # Otherwise only the operator has set the limits up, and workers start with less to announce.
@@ -160,6 +173,8 @@ class History:
             self._later(random.random(), self._flush_redis)
         if random.random() < 0.4:
             self._later(random.random(), self._deliver_twice)
+        for _ in range(self.plan.poison):
+            self._later(self.world.more.random(), self._insert_poison)
 
     def _later(self, part: float, act: Callable[[], None]) -> None:
         self.world.spawn(Computer(self.world, "chaos"), "chaos", act, part * self.scope.horizon)
@@ -172,6 +187,15 @@ class History:
     def _deliver_twice(self) -> None:
         if self.redis.deliver_twice():
             self.world.fault(weather.REDIS_DUPLICATE)
+
+    def _insert_poison(self) -> None:
+        """By hand, as no client of ours can enqueue it."""
+        [job_id], now, more = new_ids(1), to_text(self.machine.moment()), self.world.more
+        self.world.fault(weather.POISON_PAYLOAD, short(job_id))
+        self.poisoned.append(job_id)
+        columns = "id, task, queue, payload, lease_seconds, run_after, created_at, updated_at"
+        values = (job_id, POISON_TASK, more.choice(QUEUES), f'{{"n":{more.choice(UNDECODABLE)}}}', LEASE_SECONDS)
+        self.disk.rows(f"INSERT INTO holdfast_jobs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *values, now, now, now)
 
     def _crash(self, host: Host) -> None:
         assert isinstance(host, Computer)

@@ -14,7 +14,7 @@ from holdfast.maintenance.verify import verify
 from tests.simulation.clients import Clients
 from tests.simulation.database import Disk, Faults
 from tests.simulation.fleet import Fleet
-from tests.simulation.programs import Run, Town, short
+from tests.simulation.programs import INVALID_ARGUMENTS, Run, Town, short
 from tests.simulation.strangers import Strangers
 from tests.simulation.watch import Violation
 
@@ -52,6 +52,7 @@ class Case:
     strangers: Strangers
     faults: Faults
     schedule_task: str
+    poisoned: list[str]  # jobs whose payload cannot be decoded
 
 
 class Judge:
@@ -77,6 +78,9 @@ class Judge:
         yield from self._earned()
         yield from self._started_once()
         yield from self._ticked()
+        yield from self._poisoned()
+        for error in self._case.clients.failed_after_idle:
+            yield Violation("idle disconnect", f"an enqueue raised {error!r}")
 
     def _verified(self) -> Iterator[Violation]:
         """`holdfast verify`."""
@@ -104,7 +108,7 @@ class Judge:
             elif accepted.answer.created and json.loads(row[2]) != accepted.job.payload:
                 yield Violation("acknowledged enqueue", f"{short(accepted.answer.id)} has another payload")
         asked = {job.id for job in self._case.clients.unsure if job.id is not None}
-        known = asked | {accepted.answer.id for accepted in self._case.clients.accepted}
+        known = {*asked, *self._case.poisoned} | {accepted.answer.id for accepted in self._case.clients.accepted}
         nameless = sum(1 for job in self._case.clients.unsure if job.id is None)
         strange = [job for job, row in self._jobs.items() if job not in known and row[5] != self._case.schedule_task]
         if len(strange) > nameless:
@@ -182,7 +186,7 @@ class Judge:
         owner = next(s.worker for s in self.steps if s.id == step.id and s.event == "claimed") or ""
         computer = self._case.fleet.computers.get(owner)
         stopped = computer is not None and bool(computer.was_stopped)
-        if owner in self._case.fleet.ended or owner in self._case.faults.troubled or stopped:
+        if owner in self._case.fleet.ended or self._case.faults.met.get(owner) or stopped:
             return None
         return f"nothing ever happened to {owner}"
 
@@ -190,6 +194,18 @@ class Judge:
         for runs in self._runs.values():
             if len(runs) > 1:
                 yield Violation("an attempt starts once", f"{short(runs[0].id)} was started {len(runs)} times")
+
+    def _poisoned(self) -> Iterator[Violation]:
+        """A payload that cannot be decoded fails its own job, for that reason."""
+        purged = {step.job_id for step in self.steps if step.event == "pruned"}
+        ends = {step.job_id: step for step in self.steps if step.event in _FINISHED}
+        for job_id in self._case.poisoned:
+            end = ends.get(job_id)
+            if job_id in purged or (end is not None and end.event == "cancelled"):
+                continue
+            code = None if end is None else (end.detail.get("error") or {}).get("code")
+            if end is None or (end.event, code) != ("failed", INVALID_ARGUMENTS):
+                yield Violation("poison payload", f"{short(job_id)} ended as {end and end.event} with {code}")
 
     def _ticked(self) -> Iterator[Violation]:
         """Every tick that fired made one job of its own. What an operator has purged since has left its event."""

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 # Seed: what it shows.
 KEPT: dict[int, str] = {
+    0: "a client enqueues on a session that was closed while it was idle",
+    1: "a worker gets a job whose payload cannot be decoded",
     9: "somebody settles a running job with a token that was never given out",
     13: "two jobs of a source for one are due at once",
     14: "a lease that could not be confirmed in time is given back, and charged to nobody",
     30: "a stranger's heartbeat renews a lease that has expired and that a reaper has read already",
     87: "a worker is cut off from the store for longer than its lease, and its runner would run on",
     136: "a heartbeat's answer is so late that half of the lease is over",
+    161: "an error that says nothing about a report comes twice, and a shorter report would be taken",
 }

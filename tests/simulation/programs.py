@@ -15,6 +15,7 @@ from typing import Any
 
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Failed, JobError, Outcome, Snoozed, Succeeded
+from holdfast.domain.spec import Undecodable
 from holdfast.domain.wire import outcome_to_json
 from holdfast.runners import frames
 from holdfast.runners.endings import ending
@@ -23,6 +24,7 @@ from tests.simulation.weather import LEASE_SECONDS
 
 IMPORT_SECONDS = 0.3
 HELD_SOURCE = "gate"  # what some jobs enter while they run
+INVALID_ARGUMENTS = "invalid_arguments"
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Run:
     """One attempt that a runner has started. `said` is what the runner told of its end: None while it runs, or when it
     never said a word of it."""
 
+    lease_id: str
     job_id: str
     attempt: int
     runner: Process
@@ -187,6 +190,8 @@ class Process:
                 self._give_back()
             case "answer":
                 self._answered(frame)
+            case "ping":
+                self._say("pong")
 
     def _give_back(self) -> None:
         ids = [job["id"] for job in self._queued]
@@ -197,14 +202,18 @@ class Process:
         while self._queued and len(self._runs) < self._slots and not self._stopping:
             job = self._queued.popleft()
             chosen = fate(self.world.random, self.town.long, self.town.is_calm())
-            run = Run(job["job_id"], job["attempt"], self, self.world.now, chosen, self.world.now + chosen.seconds)
-            self._runs[run.id] = run
+            began = self.world.now
+            run = Run(job["id"], job["job_id"], job["attempt"], self, began, chosen, began + chosen.seconds)
+            self._runs[run.lease_id] = run
             self.town.began(run)
-            self._send(frames.started(run.id))
+            self._send(frames.started(run.lease_id))
+            if isinstance(payload := job["payload"], Undecodable):
+                self._end(run, Failed(JobError(INVALID_ARGUMENTS, f"the payload {payload.reason}", retryable=False)))
+                continue
             if chosen.chatty:
-                self._say("progress", id=run.id, value={"done": 1})
+                self._say("progress", id=run.lease_id, value={"done": 1})
                 line = LogLine(run.job_id, run.attempt, 1, self.town.machine.moment(), Stream.LOG, "hello")
-                self._say("log", id=run.id, lines=[line.to_json()])
+                self._say("log", id=run.lease_id, lines=[line.to_json()])
             if chosen.enters:
                 self._ask(run, "enter", {"source": HELD_SOURCE, "number": next(self._asks), "prepaid": False})
 
@@ -212,7 +221,7 @@ class Process:
         run.waits = next(self._asks)
         if verb == "enter":
             run.held = body["number"]
-        self._say("ask", id=run.id, number=run.waits, verb=verb, body=body)
+        self._say("ask", id=run.lease_id, number=run.waits, verb=verb, body=body)
 
     def _answered(self, frame: frames.Frame) -> None:
         run = self._runs.get(frame["id"])
@@ -238,12 +247,12 @@ class Process:
             else:
                 self._end(run, run.fate.outcome)
 
-    def _cancel(self, attempt_id: str, reason: str) -> None:
+    def _cancel(self, lease_id: str, reason: str) -> None:
         """What is queued is stopped before it starts; of what runs, some code looks whether it should stop."""
-        for job in [job for job in self._queued if job["id"] == attempt_id]:
+        for job in [job for job in self._queued if job["id"] == lease_id]:
             self._queued.remove(job)
-            self._say("done", id=attempt_id, outcome=outcome_to_json(ending(reason, job["timeout"])), usage={})
-        run = self._runs.get(attempt_id)
+            self._say("done", id=lease_id, outcome=outcome_to_json(ending(reason, job["timeout"])), usage={})
+        run = self._runs.get(lease_id)
         if run is not None and run.fate.heeds_cancel:
             self._end(run, ending(reason, 1.0))
 
@@ -252,12 +261,12 @@ class Process:
         self._over(run)
         usage = {"duration_ms": (self.world.now - run.began_at) * 1000.0}
         if outcome == Succeeded():
-            self._send(frames.succeeded(run.id, usage))
+            self._send(frames.succeeded(run.lease_id, usage))
         else:
-            self._say("done", id=run.id, outcome=outcome_to_json(outcome), usage=usage)
+            self._say("done", id=run.lease_id, outcome=outcome_to_json(outcome), usage=usage)
 
     def _over(self, run: Run) -> None:
-        self._runs.pop(run.id, None)
+        self._runs.pop(run.lease_id, None)
         run.ended_at = self.world.now
         self.town.ended(run)
 
@@ -283,11 +292,11 @@ class Town:
 
     def began(self, run: Run) -> None:
         self.runs.append(run)
-        self.live[f"{run.runner.pid} {run.id}"] = run
+        self.live[f"{run.runner.pid} {run.lease_id}"] = run
         self.machine.world.say(f"begins {short(run.id)}: {run.fate.outcome} after {run.fate.seconds:.1f} s")
 
     def ended(self, run: Run) -> None:
-        self.live.pop(f"{run.runner.pid} {run.id}", None)
+        self.live.pop(f"{run.runner.pid} {run.lease_id}", None)
         self.machine.world.say(f"ends {short(run.id)}: {run.said or run.died_by}", run.runner.host)
 
     def orphaned(self, parent: Computer) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from holdfast.domain.admission import SourceStanding
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.outcome import Crashed
+from holdfast.runners import frames
 from holdfast.stores.database import Row
 from holdfast.stores.statements.words import Statement
-from holdfast.stores.verbs import reaping
-from holdfast.worker import runs
+from holdfast.stores.verbs import enqueueing, reaping
+from holdfast.worker import reports, runs
 from holdfast.worker.leases import Held, LeaseBook
 from tests.simulation.database import SimulatedDatabase, disk
 from tests.simulation.history import simulate
@@ -79,6 +82,24 @@ def a_lost_lease_charged_as_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "Released", Crashed)
 
 
+def report_replaced_after_any_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report is given up after errors that say nothing about it."""
+    monkeypatch.setattr(reports, "is_away", lambda error: isinstance(error, StoreUnavailable))
+    monkeypatch.setattr(reports, "proves_bad_content", lambda _error: True)
+
+
+def payload_that_ends_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder of a runner raises, and its supervisor renews the leases of jobs that never start."""
+    monkeypatch.setattr(frames, "decode_json", json.loads)
+
+
+def enqueue_without_a_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    def give_up(*_given: object) -> None:
+        raise StoreUnavailable("the session ended")
+
+    monkeypatch.setattr(enqueueing, "_enqueue_again", give_up)
+
+
 # Which rule shows it. All of them do within this many seeds.
 WITHIN = 150
 FLAWS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
@@ -88,6 +109,9 @@ FLAWS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     leases_counted_from_the_answer: "the fencing deadline",
     no_admission: "source concurrency",
     a_lost_lease_charged_as_a_crash: "charged",
+    report_replaced_after_any_error: "charged",
+    payload_that_ends_the_reader: "liveness",
+    enqueue_without_a_second_try: "idle disconnect",
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 LEASE_SECONDS = 3.0
+UNKNOWN_SHARE = 0.5  # of calls and replies, while such errors come
 
 FAILED_BEFORE = "store call failed before it took effect"
 REPLY_LOST = "store call committed, reply lost"
@@ -26,11 +27,17 @@ REDIS_REPLY_LOST = "Redis did it, reply lost"
 REDIS_FLUSHED = "Redis flushed"
 REDIS_DUPLICATE = "message delivered twice"
 CLIENT_GONE = "client killed at its call"
+UNKNOWN_BEFORE = "store call failed with an unknown error"
+UNKNOWN_AFTER = "store call committed, unknown error in place of the reply"
+READ_ONLY = "store read-only"
+IDLE_CUT = "session closed while it was idle"
+POISON_PAYLOAD = "payload that cannot be decoded"
 
 # Every kind that a history may show. The suite's seeds together must show them all.
 FAULT_KINDS = (
     FAILED_BEFORE, REPLY_LOST, SLOW_REQUEST, SLOW_REPLY, STORE_AWAY, CUT_OFF, CRASHED, CRASHED_IN_CALL, STOPPED, PAUSED,
     TERMINATED, HURRIED, RUNNER_KILLED, REDIS_AWAY, REDIS_REPLY_LOST, REDIS_FLUSHED, REDIS_DUPLICATE, CLIENT_GONE,
+    UNKNOWN_BEFORE, UNKNOWN_AFTER, READ_ONLY, IDLE_CUT, POISON_PAYLOAD,
 )  # fmt: skip
 
 
@@ -44,6 +51,10 @@ class Weather:
     cuts: tuple[tuple[float, float], ...]  # of the first worker's own line
     redis_failing: float
     redis_outages: tuple[tuple[float, float], ...]
+    unknown: tuple[tuple[float, float], ...]  # calls get errors that say nothing about the request
+    idle: float  # of sessions that were idle: closed
+    read_only: tuple[tuple[float, float], ...]
+    poison: int  # jobs whose payload cannot be decoded
 
     def is_away(self, now: float) -> bool:
         return any(start <= now < end for start, end in self.outages)
@@ -54,13 +65,24 @@ class Weather:
     @property
     def over_at(self) -> float:
         """When the last of these has ended: they may outlast the time in which clients ask."""
-        return max((end for _start, end in (*self.outages, *self.cuts, *self.redis_outages)), default=0.0)
+        return max(
+            (end for _start, end in (*self.outages, *self.cuts, *self.redis_outages, *self.read_only, *self.unknown)),
+            default=0.0,
+        )
 
     def is_redis_away(self, now: float) -> bool:
         return any(start <= now < end for start, end in self.redis_outages)
 
+    def is_unknown(self, now: float, more: Random) -> bool:
+        return any(start <= now < end for start, end in self.unknown) and more.random() < UNKNOWN_SHARE
 
-def drawn(random: Random, horizon: float, is_streamed: bool) -> Weather:
+    def is_read_only(self, now: float) -> bool:
+        return any(start <= now < end for start, end in self.read_only)
+
+
+def drawn(random: Random, more: Random, horizon: float, is_streamed: bool) -> Weather:
+    """`more` draws the kinds that were added later, for half of all seeds: the others keep their histories."""
+    has_more = more.random() < 0.5
     return Weather(
         failing=random.choice((0.0, 0.02, 0.08)),
         losing=random.choice((0.0, 0.02, 0.08)),
@@ -70,6 +92,10 @@ def drawn(random: Random, horizon: float, is_streamed: bool) -> Weather:
         cuts=_outages(random, horizon, random.choice((0, 1))),
         redis_failing=random.choice((0.0, 0.05)),
         redis_outages=_outages(random, horizon, random.choice((0, 0, 1))) if is_streamed else (),
+        unknown=_outages(more, horizon, more.choice((0, 1)) if has_more else 0),
+        idle=more.choice((0.0, 0.2, 0.5)) if has_more else 0.0,
+        read_only=_outages(more, horizon, more.choice((0, 0, 1)) if has_more else 0),
+        poison=more.choice((0, 0, 1, 2)) if has_more else 0,
     )
 
 

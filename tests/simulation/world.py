@@ -70,6 +70,7 @@ class Strand:
 class World:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.more = Random(f"more-{seed}")  # for what was added later: see weather.drawn
         self.now = 0.0
         self.steps = 0
         self.most_steps = STALLED_STEPS

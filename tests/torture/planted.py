@@ -39,6 +39,7 @@ DATABASE, HTTP, REDIS, RQ = "worker-database-1-0a", "worker-http-1-0b", "worker-
 CONTRACT = "contract-1"
 BROKEN = Failed(JobError("boom", "it broke"))
 HOPELESS = Failed(JobError("bad", "it will never work", retryable=False))
+INVALID = Failed(JobError("invalid_arguments", "the payload is not JSON that can be read", retryable=False))
 KILLED = Crashed("killed by signal 9", signal=9)
 
 EXPECTED = Expectations(
@@ -46,6 +47,7 @@ EXPECTED = Expectations(
     ended_at=BEGAN.timestamp() + 600,
     calm=frozenset({"add", "fetch", "tick"}),
     poison={"poison": 3},
+    undecodable=frozenset({"undecodable"}),
     unnoted=frozenset({"command"}),
     settled_inside=frozenset({"transfer"}),
     schedules=(Ticking("every-ten", "tick", 10.0),),
@@ -113,14 +115,27 @@ class Run:
             self.notebooks[by] = Notebook(self.notes_folder, by)
         self.notebooks[by].write(*said)
 
-    def enqueue(self, task: str, **options: Any) -> str:
-        """As a client does: the intention, the call, the answer."""
+    def name_job(self, task: str) -> str:
         job_id = str(uuid.UUID(int=(0x01890A5DAC967000 << 64) | (0x8000 << 48) | (len(self.jobs) + 1)))
         self.jobs[f"{task} {len(self.jobs)}"] = job_id
+        return job_id
+
+    def enqueue(self, task: str, **options: Any) -> str:
+        """As a client does: the intention, the call, the answer."""
+        job_id = self.name_job(task)
         self.note(notes.Intended([job_id], task))
         options = {"lease_seconds": LEASE_SECONDS, "retry": RetryPolicy(base=1.0, jitter=0.0), **options}
         self.store.enqueue(NewJob(task=task, id=job_id, **options))
         self.note(notes.Acknowledged([job_id], task, "database"))
+        return job_id
+
+    def insert_undecodable(self) -> str:
+        """As the fault does: by hand, with a payload that no worker can decode."""
+        job_id = self.name_job("undecodable")
+        self.note(notes.Intended([job_id], "undecodable"))
+        with self.store.database.engine.begin() as connection:
+            insert = "INSERT INTO holdfast_jobs (id, task, payload) VALUES (:id, 'undecodable', :payload)"
+            connection.execute(text(insert), {"id": job_id, "payload": '{"number":1e999}'})
         return job_id
 
     def claim(self, job_id: str, worker: str = DATABASE) -> Claimed:
@@ -139,7 +154,8 @@ class Run:
         return claimed
 
     def end(self, claimed: Claimed, outcome: Outcome | None = None) -> None:
-        self.note(notes.Ended(claimed.job_id, claimed.attempt, 7))
+        if outcome is None:  # code that fails does not come to its last line
+            self.note(notes.Ended(claimed.job_id, claimed.attempt, 7))
         assert self.settle(claimed, outcome or Succeeded()).ok
 
     def run(self, job_id: str, worker: str = DATABASE) -> None:
@@ -277,6 +293,7 @@ def _run_troubled(run: Run) -> None:
     for _ in range(3):
         run.settle(run.begin(poison), KILLED)
         run.clock.move(5)
+    run.settle(run.claim(run.insert_undecodable()), INVALID)
 
 
 def _run_over_the_contract(run: Run) -> None:

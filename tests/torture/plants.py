@@ -10,7 +10,7 @@ from sqlalchemy import text
 from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Released, Succeeded
 from holdfast.torture import notes
-from tests.torture.planted import BROKEN, CONTRACT, HOPELESS, HTTP, KILLED, Run, said
+from tests.torture.planted import BROKEN, CONTRACT, HOPELESS, HTTP, INVALID, KILLED, Run, said
 
 # What was accepted
 
@@ -262,6 +262,32 @@ def give_poison_up_too_early(run: Run) -> str:
     return job_id
 
 
+def replace_the_outcome_of_code_that_ran_to_its_end(run: Run) -> str:
+    job_id = run.enqueue("flaky")
+    claimed = run.begin(job_id)
+    run.note(notes.Ended(job_id, claimed.attempt, 7))
+    run.settle(claimed, HOPELESS)
+    return job_id
+
+
+def run_an_undecodable_payload(run: Run) -> str:
+    job_id = run.insert_undecodable()
+    run.run(job_id)
+    return job_id
+
+
+def begin_an_undecodable_payload(run: Run) -> str:
+    job_id = run.insert_undecodable()
+    run.settle(run.begin(job_id), INVALID)
+    return job_id
+
+
+def fail_an_undecodable_payload_with_another_code(run: Run) -> str:
+    job_id = run.insert_undecodable()
+    run.settle(run.claim(job_id), HOPELESS)
+    return job_id
+
+
 # Ticks
 
 
@@ -313,6 +339,10 @@ PLANTED: dict[Callable[[Run], str], str] = {
     charge_a_calm_job: "wrongly_charged",
     fail_a_calm_job: "wrongly_charged",
     charge_a_calm_job_before_it_was_requeued: "wrongly_charged",
+    replace_the_outcome_of_code_that_ran_to_its_end: "outcome_replaced",
+    run_an_undecodable_payload: "undecodable",
+    begin_an_undecodable_payload: "undecodable",
+    fail_an_undecodable_payload_with_another_code: "undecodable",
     let_poison_succeed: "poison",
     let_poison_fail_as_if_it_were_an_error: "poison",
     give_poison_up_too_early: "poison",

@@ -6,13 +6,16 @@ from dataclasses import replace
 import pytest
 
 from holdfast.domain.history import HistoryRule
-from holdfast.torture.checker import SENTENCES, Rule, Ticking
+from holdfast.torture import notes
+from holdfast.torture.checker import SENTENCES, Expectations, Rule, Ticking
+from holdfast.torture.notes import read_notes
 from holdfast.torture.results import Strike
 from tests.torture.planted import EXPECTED, Run
 from tests.torture.plants import PLANTED, call_a_lease_lost_that_is_held, leave_a_job_waiting
 from tests.torture.test_checker_histories import DAMAGES
 
 RECOVERED = Strike("kill", "worker-database-1", 3.0, 3.0, recovered_seconds=4.0, bound_seconds=5.0)
+IDLE = Strike("idle-disconnects", "the way to the database", 100.0, 102.0)
 # Nothing in the ledger speaks of these after a run that has come to rest.
 AT_REST = {HistoryRule.RUNNING_WITHOUT_LEASE}
 
@@ -21,20 +24,28 @@ AT_REST = {HistoryRule.RUNNING_WITHOUT_LEASE}
 
 
 def test_a_healthy_run_with_every_feature_is_clean(run: Run) -> None:
-    assert run.judge(strikes=[RECOVERED]).broken == ()
+    assert run.judge(strikes=[RECOVERED, IDLE]).broken == ()
 
 
 def test_every_rule_was_held_against_something(run: Run) -> None:
-    checked = run.judge(strikes=[RECOVERED]).rules_checked
+    checked = run.judge(strikes=[RECOVERED, IDLE]).rules_checked
     assert set(checked) == set(SENTENCES)
     assert {rule for rule, things in checked.items() if not things} == AT_REST
 
 
 def test_a_rule_that_was_held_against_nothing_is_seen(run: Run) -> None:
-    bare = replace(EXPECTED, poison={}, sources=(), queues={}, schedules=())
+    bare = replace(EXPECTED, poison={}, undecodable=frozenset(), sources=(), queues={}, schedules=())
     checked = run.judge(bare).rules_checked
     none = {rule for rule, things in checked.items() if not things}
-    assert none == AT_REST | {"poison", "over_limit", "over_rate", "tick_missed", "slow_recovery"}
+    assert none == AT_REST | {
+        "poison",
+        "undecodable",
+        "over_limit",
+        "over_rate",
+        "tick_missed",
+        "idle_disconnect",
+        "slow_recovery",
+    }
 
 
 def test_judging_changes_nothing(run: Run) -> None:
@@ -121,6 +132,40 @@ def test_a_strike_with_nothing_to_recover_has_no_bound(run: Run) -> None:
     assert judged.rules_checked[Rule.SLOW_RECOVERY] == 0
 
 
+# Idle disconnects
+
+
+def fail_an_enqueue(run: Run, seconds: float = 0.1) -> Expectations:
+    """One second after the strike `IDLE` began."""
+    run.note(notes.Unavailable([run.job("add")], "add", "database", seconds, "the session ended"))
+    [noted] = [noted for noted in read_notes(run.notes_folder) if isinstance(noted.note, notes.Unavailable)]
+    return replace(EXPECTED, struck_from=noted.at - IDLE.at - 1.0)
+
+
+def test_enqueue_that_failed_during_an_idle_disconnect_is_found(run: Run) -> None:
+    broken = run.broken(fail_an_enqueue(run), [IDLE])
+    assert (broken.rule, broken.job_id) == ("idle_disconnect", run.job("add"))
+    assert any("unavailable" in line for line in broken.history)
+
+
+@pytest.mark.parametrize(
+    "strikes",
+    [
+        [],
+        [replace(IDLE, at=10.0, until=12.0)],
+        [IDLE, replace(RECOVERED, at=95.0, until=95.0, bound_seconds=None)],
+        [IDLE, replace(RECOVERED, at=50.0, until=60.0, recovered_seconds=35.0, bound_seconds=None)],
+    ],
+    ids=["no idle disconnect", "an earlier one", "another fault", "another fault that was not over"],
+)
+def test_enqueue_that_failed_for_another_cause_breaks_no_rule(run: Run, strikes: list[Strike]) -> None:
+    assert run.judge(fail_an_enqueue(run), strikes).broken == ()
+
+
+def test_enqueue_that_timed_out_breaks_no_rule(run: Run) -> None:
+    assert run.judge(fail_an_enqueue(run, seconds=10.0), [IDLE]).broken == ()
+
+
 def test_every_rule_is_planted_somewhere() -> None:
-    elsewhere = {"over_limit", "over_rate", "tick_missed", "slow_recovery", "running_without_lease"}
+    elsewhere = {"idle_disconnect", "over_limit", "over_rate", "tick_missed", "slow_recovery", "running_without_lease"}
     assert {*PLANTED.values(), *map(str, DAMAGES), *elsewhere} == set(SENTENCES)

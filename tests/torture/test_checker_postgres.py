@@ -24,8 +24,9 @@ def test_a_healthy_run_is_clean_and_what_is_planted_in_it_is_found(on_postgres: 
     assert {rule for rule, things in judged.rules_checked.items() if not things} == {
         "running_without_lease",
         "slow_recovery",
+        "idle_disconnect",
     }
-    assert judged.load.by_door == {"contract": 2, "database": 22, "http": 2, "operator": 1, "redis": 1, "rq": 1}
+    assert judged.load.by_door == {"contract": 2, "database": 23, "http": 2, "operator": 1, "redis": 1, "rq": 1}
 
     job_id = make_another_job_of_a_schedule(run)
     assert (run.broken().rule, run.broken().job_id) == ("tick_twice", job_id)

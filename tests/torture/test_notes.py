@@ -20,6 +20,7 @@ ALL: list[notes.Note] = [
     notes.Operated(ONE, "cancel", True, "running"),
     notes.Began(ONE, 2, 17),
     notes.Ended(ONE, 2, 17),
+    notes.Unavailable([ONE], "add", "remote", 0.1, "the store is away"),
 ]
 
 

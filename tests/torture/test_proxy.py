@@ -402,6 +402,24 @@ def test_http_replies_are_cut_to_posts_alone() -> None:
     assert [len(body) for body in Counter.posted] == [300_000, 1]
 
 
+def test_idle_connection_is_closed_and_one_with_a_request_under_way_is_not() -> None:
+    with closing(Echo()) as echo, FaultProxy(echo.address) as proxy:
+        idle, busy = (socket.create_connection(proxy.address, timeout=10) for _ in range(2))
+        for client in (idle, busy):
+            client.sendall(b"hello")
+            assert client.recv(5) == b"hello"
+        proxy.slow(seconds=30.0, jitter=0.0)
+        busy.sendall(b"again")
+        wait_until(lambda: proxy.hits.slowed_chunks == 1, what="the request is on its way")
+        assert proxy.close_idle() == 1
+        assert idle.recv(1) == b""
+        proxy.full_speed()
+        assert busy.recv(5) == b"again"
+        assert proxy.hits.closed == 1
+        idle.close()
+        busy.close()
+
+
 def test_an_end_that_is_due_to_a_side_that_has_just_reset_goes_nowhere_and_breaks_nothing() -> None:
     with closing(Echo()) as echo, FaultProxy(echo.address) as proxy:
         client = socket.create_connection(proxy.address)

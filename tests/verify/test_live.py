@@ -31,8 +31,10 @@ TYPED = (
 )
 ENQUEUE = "INSERT INTO holdfast_jobs (id, task) VALUES (:id, 'count')"
 RETIRE = (
-    "INSERT INTO holdfast_retired_histories SELECT job_id FROM holdfast_events WHERE job_id = :id AND event = 'pruned'"
+    "INSERT INTO holdfast_retired_histories"
+    " SELECT job_id FROM holdfast_events WHERE job_id = :id AND event = 'pruned' ON CONFLICT DO NOTHING"
 )
+FIRST_OF_MANY, LAST = 1_000, 1_000_000  # numbers of jobs behind all others
 CLAIM, SUCCEED, PRUNE = TYPED[0], TYPED[1], TYPED[-1]
 
 
@@ -87,22 +89,21 @@ def test_transitions_never_look_like_damage(healthy: Engine) -> None:
 
 
 def test_a_transition_between_two_reads_of_a_page_is_not_seen_by_half(healthy_url: str, healthy: Engine) -> None:
-    """After every single read a job is claimed, finished, pruned, retired, or a new one comes."""
+    """After every single read a job is claimed, finished, pruned or retired, or the next one is enqueued."""
     statements: list[str] = []
-    newcomer = job_id(99)
     script = [ENQUEUE, CLAIM, SUCCEED, PRUNE, RETIRE]
 
     def interfere(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         if statement.startswith("SELECT"):
-            step = script[len(statements) % len(script)]
-            statements.append(step)
-            with writer.connect() as connection:
-                connection.execute(text(step), {"id": newcomer, "fresh": "fresh"})
+            life, step = divmod(len(statements), len(script))
+            statements.append(script[step])
+            with writer.connect() as connection:  # an id is never used twice
+                connection.execute(text(script[step]), {"id": job_id(FIRST_OF_MANY + life), "fresh": "fresh"})
                 connection.commit()
 
     writer = open_engine(healthy_url)
-    with writer.connect() as connection:  # so that there is an end behind the one that comes and goes
-        Ledger(connection).enqueue(100)
+    with writer.connect() as connection:  # the last history, behind those that come and go
+        Ledger(connection).enqueue(LAST)
         connection.commit()
     event.listen(healthy, "after_cursor_execute", interfere)
     for page_events in (1, 3, 8, 21, 2000) * 2:

@@ -9,6 +9,7 @@ from holdfast.domain.answers import Status
 from holdfast.domain.events import (
     Beats,
     Claims,
+    ClockSetBack,
     DutyRefused,
     Event,
     JobReaped,
@@ -21,6 +22,7 @@ from holdfast.domain.events import (
     RunnerStarted,
     RunSucceeded,
     ScheduleFailed,
+    StartOverdue,
     StoreBack,
     StoreFailed,
     Ticked,
@@ -66,12 +68,21 @@ def sentence(event: Event) -> Sentence:
             return Sentence("info", "runner started", {"pid": pid, "kind": kind, "slots": slots})
         case RunnerEnded():
             return _runner_ended(event)
+        case StartOverdue():
+            fields = _job(event) | {"pid": event.pid, "waited_seconds": round(event.seconds), "killed": event.killed}
+            if event.killed:
+                return Sentence("error", "runner had stopped and is killed: it did not start a job", fields)
+            return Sentence("warning", "runner does not start a job: another one blocks it", fields)
         case StoreFailed(what, message):
             return Sentence("warning", "store failed", {"what": what, "error": message})
         case StoreBack(what, seconds):
             return Sentence("info", "store is back", {"what": what, "away_seconds": round(seconds, 3)})
         case Reaping(count):
             return Sentence("info" if count else "debug", "expired leases reaped", {"count": count})
+        case ClockSetBack(seconds, leases, jobs, sources):
+            behind = {} if seconds is None else {"behind_seconds": round(seconds, 3)}
+            corrected = {"leases": leases, "jobs": jobs, "sources": sources}
+            return Sentence("warning", "the store's clock was set back; times corrected", behind | corrected)
         case Ticked():
             return _ticked(event)
         case ScheduleFailed(schedule, message):
@@ -170,7 +181,7 @@ def _ticked(event: Ticked) -> Sentence:
             return Sentence("info", "schedule fired", fields)
 
 
-def _job(event: RunMoved | RunEnded | LeaseGone) -> dict[str, Any]:
+def _job(event: RunMoved | RunEnded | LeaseGone | StartOverdue) -> dict[str, Any]:
     return {"job_id": event.job_id, "attempt": event.attempt, "task": event.task}
 
 

@@ -20,9 +20,10 @@ from typing import Any
 import httpx
 from sqlalchemy.exc import DBAPIError
 
-from holdfast.domain.errors import HoldfastError
-from holdfast.domain.job import NewJob
+from holdfast.domain.errors import HoldfastError, StoreUnavailable
+from holdfast.domain.job import Enqueued, NewJob
 from holdfast.domain.lifecycle import State
+from holdfast.remote.store import RemoteStore
 from holdfast.settings import Settings
 from holdfast.stores.ids import new_ids
 from holdfast.stores.sql_store import SqlStore
@@ -30,11 +31,12 @@ from holdfast.stores.statements.words import POSTGRES
 from holdfast.tasks.home import AppStore
 from holdfast.torture import tasks
 from holdfast.torture.errand import Errand, errand
-from holdfast.torture.notes import Acknowledged, Intended, Notebook, Operated
+from holdfast.torture.notes import Acknowledged, Intended, Notebook, Operated, Unavailable
+from holdfast.wiring.http import open_control_plane
 from holdfast.wiring.redis import published
 from holdfast.wiring.sql import open_store
 
-DATABASE, HTTP = "database", "http"
+DATABASE, HTTP, REMOTE = "database", "http", "remote"  # REMOTE: HTTP with our own client
 MOST_WAITING = 3_000  # beyond that it lets the workers catch up
 BATCH = 40
 UNIQUE_KEYS = 12
@@ -76,6 +78,7 @@ class Client:
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {options.token}"}, timeout=LONGEST_ANSWER_SECONDS, trust_env=False
         )
+        self._remotes: dict[str, RemoteStore] = {}
         self._wishes: deque[Wish] = deque()
         self._known: deque[str] = deque(maxlen=REMEMBERED)
         self._owed_bulk = self._owed_mixed = 0.0
@@ -158,14 +161,15 @@ class Client:
         return self._new(task, tasks.MIXED, payload, **options)
 
     def _wish(self, jobs: Sequence[dict[str, Any]]) -> None:
-        wish = Wish(self._chance.choice((DATABASE, DATABASE, HTTP)), tuple(jobs))
+        wish = Wish(self._chance.choice((DATABASE, DATABASE, DATABASE, HTTP, REMOTE)), tuple(jobs))
         self._notebook.write(Intended(wish.ids, wish.task))
         self._wishes.append(wish)
 
     # asking
 
     def _ask(self, wish: Wish) -> None:
-        ids = self._ask_http(wish) if wish.door == HTTP else self._ask_database(wish)
+        ways = {DATABASE: self._ask_database, HTTP: self._ask_http, REMOTE: self._ask_remote}
+        ids = ways[wish.door](wish)
         self._notebook.write(Acknowledged(ids, wish.task, wish.door))
         self._known.extend(ids[:3])
 
@@ -177,8 +181,26 @@ class Client:
             with base.database.engine.begin() as connection:  # the user's own transaction
                 answers = store.enqueue_many(jobs, connection)
         else:
-            answers = store.enqueue_many(jobs)
+            answers = self._enqueue(store, wish, jobs)
         return [answer.id for answer in answers]
+
+    def _ask_remote(self, wish: Wish) -> list[str]:
+        plane = self._chance.choice(self._options.planes)
+        if plane not in self._remotes:
+            self._remotes[plane] = open_control_plane(
+                plane, self._options.token, timeout_seconds=LONGEST_ANSWER_SECONDS, connections=1
+            )
+        jobs = [NewJob.from_options(job) for job in wish.jobs]
+        return [answer.id for answer in self._enqueue(self._remotes[plane], wish, jobs)]
+
+    def _enqueue(self, store: AppStore | RemoteStore, wish: Wish, jobs: list[NewJob]) -> list[Enqueued]:
+        began = time.monotonic()
+        try:
+            return store.enqueue_many(jobs)
+        except StoreUnavailable as error:
+            seconds = round(time.monotonic() - began, 3)
+            self._notebook.write(Unavailable(wish.ids, wish.task, wish.door, seconds, str(error)))
+            raise
 
     def _ask_http(self, wish: Wish) -> list[str]:
         sent = [{_HTTP_NAMES.get(name, name): value for name, value in job.items()} for job in wish.jobs]
@@ -186,7 +208,10 @@ class Client:
         answer = self._http.post(url, json={"jobs": sent})
         if answer.status_code not in (200, 201):
             raise _Refused(answer)
-        return [job["id"] for job in answer.json()["jobs"]]
+        try:
+            return [job["id"] for job in answer.json()["jobs"]]
+        except (ValueError, TypeError, KeyError) as error:  # a page of something on the way
+            raise _Refused(answer) from error
 
     def _operate(self) -> None:
         """A cancel of something that may wait, run or have ended; a requeue of something that has failed."""
@@ -213,6 +238,8 @@ class Client:
 
     def close(self) -> None:
         self._http.close()
+        for remote in self._remotes.values():
+            remote.close()
         if self._store is not None:
             self._store.close()
         self._notebook.close()
@@ -222,7 +249,7 @@ _HTTP_NAMES = {"delay": "delay_seconds"}
 
 
 class _Refused(Exception):
-    """A control plane did not accept it: it is away, or its store is."""
+    """The control plane is away, its store is, or something between sent the response."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(f"{answer.status_code}: {answer.text[:500]}")

@@ -97,8 +97,7 @@ class ContractClient:
             except httpx.HTTPError:
                 time.sleep(REST_SECONDS)
                 continue
-            if answer.status_code == 200:
-                found: dict[str, Any] = answer.json()
+            if (found := _body(answer)) is not None:
                 return found
             if answer.status_code not in UNKNOWN:
                 print(f"{verb}: {answer.status_code} {answer.text[:500]}", file=sys.stderr)
@@ -107,6 +106,15 @@ class ContractClient:
     def close(self) -> None:
         self._http.close()
         self._notebook.close()
+
+
+def _body(answer: httpx.Response) -> dict[str, Any] | None:
+    """None for anything that a control plane does not send, such as a page with status 200."""
+    try:
+        found = answer.json() if answer.status_code == 200 else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from holdfast.torture.notes import (
     Noted,
     Operated,
     Reported,
+    Unavailable,
     read_notes,
 )
 
@@ -46,6 +47,7 @@ class Evidence:
     jobs: dict[str, Told] = field(default_factory=dict)
     acknowledged: int = 0
     executions: int = 0
+    unavailable: list[Noted] = field(default_factory=list)
 
     def add(self, note: Note) -> None:
         match note:
@@ -67,6 +69,8 @@ class Evidence:
                 self._told(note.job_id).reports += (note,)
             case Operated():
                 self._told(note.job_id).operations += (note,)
+            case Unavailable():  # `gather` keeps it, with its time
+                pass
             case _ as never:
                 assert_never(never)
 
@@ -88,6 +92,8 @@ def gather(folder: Path) -> Evidence:
     evidence = Evidence()
     for noted in read_notes(folder):
         evidence.add(noted.note)
+        if isinstance(noted.note, Unavailable):
+            evidence.unavailable.append(noted)
     return evidence
 
 
@@ -95,7 +101,7 @@ def notes_about(folder: Path, job_ids: Collection[str]) -> Iterator[tuple[str, N
     """Every note that speaks of one of these jobs, with the job; of a batch, each of them."""
     wanted = frozenset(job_ids)
     for noted in read_notes(folder) if wanted else ():
-        if isinstance(noted.note, Intended | Acknowledged):
+        if isinstance(noted.note, Intended | Acknowledged | Unavailable):
             for job_id in wanted.intersection(noted.note.job_ids):
                 yield job_id, noted
         elif noted.note.job_id in wanted:

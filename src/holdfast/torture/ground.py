@@ -68,6 +68,14 @@ class Ground:
         parsed = make_url(self.url)
         return parsed.host or "127.0.0.1", parsed.port or 5432
 
+    @property
+    def observing_url(self) -> str:
+        """For the run itself: writes are accepted also while the database is read-only for others."""
+        if not self.is_postgres:
+            return self.url
+        observed = make_url(self.url).update_query_dict({"options": "-c default_transaction_read_only=off"})
+        return observed.render_as_string(hide_password=False)
+
     def through(self, address: tuple[str, int]) -> str:
         """The same database by another way."""
         host, port = address

@@ -37,7 +37,18 @@ class Acknowledged:
 
     job_ids: Sequence[str]
     task: str
-    door: str  # "database" or "http"
+    door: str  # "database", "http" or "remote"
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """An enqueue raised StoreUnavailable to its caller, after so many seconds."""
+
+    job_ids: Sequence[str]
+    task: str
+    door: str
+    seconds: float
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +101,9 @@ class Ended:
     pid: int
 
 
-Note = Intended | Acknowledged | Claimed | Reported | Operated | Began | Ended
+Note = Intended | Acknowledged | Unavailable | Claimed | Reported | Operated | Began | Ended
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Intended, Acknowledged, Claimed, Reported, Operated, Began, Ended)
+    kind.__name__: kind for kind in (Intended, Acknowledged, Unavailable, Claimed, Reported, Operated, Began, Ended)
 }
 
 

@@ -9,6 +9,8 @@ black_hole() … forward()         nothing arrives, nobody is told
 slow() … full_speed()            every chunk is late, the order is kept
 refuse() … admit()               new connections are reset at once
 cut_replies() … keep_replies()   requests are carried out, and their answers never arrive
+answer() … pass_on()             HTTP requests get a response of the proxy's own
+close_idle()                     now: connections with no request under way are closed in good order
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 
 from holdfast.throwaway.process import free_port
+from holdfast.torture.proxy_answers import Answers
 from holdfast.torture.proxy_line import Faults, Hits, Line, Slowness, reset
 from holdfast.torture.replies import Replies, any_reply
 
@@ -99,6 +102,10 @@ class FaultProxy:
         """Only those: what keepalives do in the end. Until then each holds a connection of the server's."""
         return self._done(lambda: self._reset([line for line in self._lines if line.is_silent]))
 
+    def close_idle(self) -> int:
+        """Close the connections whose last request was answered; how many they were."""
+        return self._done(self._close_idle)
+
     def black_hole(self, *, resume: bool = False) -> int:
         """Every connection stays open, new ones are accepted, and nothing that either side sends arrives.
 
@@ -135,6 +142,14 @@ class FaultProxy:
     def keep_replies(self) -> int:
         """The end of it, also when fewer were cut than asked for; how many were."""
         return self._done(lambda: self._cut(0, None))
+
+    def answer(self, answers: Answers) -> int:
+        """Send responses of the proxy's own to HTTP requests that begin from now on."""
+        return self._done(lambda: self._answer(answers))
+
+    def pass_on(self) -> int:
+        """The end of it; how many requests the proxy answered."""
+        return self._done(lambda: self._answer(None))
 
     # on the loop
 
@@ -185,6 +200,13 @@ class FaultProxy:
         self._faults.hits.reset += len(lines)
         return len(lines)
 
+    def _close_idle(self) -> int:
+        idle = [line for line in self._lines if line.is_idle]
+        for line in idle:
+            line.close()
+        self._faults.hits.closed += len(idle)
+        return len(idle)
+
     def _black_hole(self, resume: bool) -> int:
         self._begin("swallowed")
         self._faults.holds, self._faults.swallows = resume, not resume
@@ -228,6 +250,13 @@ class FaultProxy:
         if replies is None:
             return self._hit("cut")
         self._begin("cut")
+        return len(self._lines)
+
+    def _answer(self, answers: Answers | None) -> int:
+        self._faults.answers = answers
+        if answers is None:
+            return self._hit("answered")
+        self._begin("answered")
         return len(self._lines)
 
     def _begin(self, kind: str) -> None:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
+from holdfast.torture.proxy_answers import Answers, Exchanges
 from holdfast.torture.replies import Recogniser, Replies
 
 WAITING_BYTES = 256 * 1024
@@ -34,6 +35,8 @@ class Hits:
     slowed_chunks: int = 0
     refused: int = 0  # connections
     cut: int = 0  # replies
+    answered: int = 0  # HTTP requests that the proxy answered itself
+    closed: int = 0  # connections that were idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Faults:
     slowness: Slowness | None = None
     cuts: int = 0  # replies still to be cut
     replies: Replies | None = None
+    answers: Answers | None = None
     hits: Hits = field(default_factory=Hits)
 
 
@@ -80,6 +84,10 @@ class End(asyncio.Protocol):
     @property
     def is_full(self) -> bool:
         return self._is_choked or self._waiting_bytes > WAITING_BYTES
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -184,6 +192,8 @@ class Line:
         self.is_reached_for = False  # somebody connects it with its server, or has
         self._is_slowed = False
         self._recogniser: Recogniser | None = None
+        self._exchanges = Exchanges()
+        self._last: End | None = None  # the end that sent the latest bytes
 
     @property
     def is_connected(self) -> bool:
@@ -196,10 +206,17 @@ class Line:
         self._lines.add(self)
         self.regulate()
 
+    @property
+    def is_idle(self) -> bool:
+        """The server has answered, everything has arrived, and the client has sent nothing since."""
+        is_through = not (self.client.is_waiting or self.server.is_waiting)
+        return self._last is self.server and is_through and not (self.is_held or self.is_silent)
+
     def heard(self, end: End, data: bytes) -> None:
+        self._last = end
         if self.is_silent:
             self._faults.hits.swallowed_bytes += len(data)
-        elif not self._is_to_be_cut(end, data):
+        elif not self._is_answered_here(end, data) and not self._is_to_be_cut(end, data):
             self._other(end).send(data, self._delay())
 
     def heard_the_end(self, end: End) -> None:
@@ -226,6 +243,11 @@ class Line:
         self.client.reset()
         self.server.reset()
 
+    def close(self) -> None:
+        """Both ends, in good order, as a gateway does with a connection that was idle for too long."""
+        self.client.close()
+        self.server.close()
+
     def watch(self) -> None:
         """From here on for replies that are to be cut."""
         self._recogniser = None if self._faults.replies is None else self._faults.replies()
@@ -250,6 +272,21 @@ class Line:
             self._faults.hits.slowed += not self._is_slowed
             self._is_slowed = True
         return delay
+
+    def _is_answered_here(self, end: End, data: bytes) -> bool:
+        if end is self.client:
+            if not self._exchanges.takes_request(data, self._faults.answers, self._faults.chosen):
+                return False
+            if (response := self._exchanges.response()) is not None:
+                self._faults.hits.answered += 1
+                self.client.send(response, 0.0)
+            return True
+        if (response := self._exchanges.replacement()) is None:
+            return False
+        self._faults.hits.answered += 1
+        self.client.send(response, 0.0)
+        self.server.reset()  # the rest of its response; the client's end closes after ours is sent
+        return True
 
     def _is_to_be_cut(self, end: End, data: bytes) -> bool:
         if self._recogniser is None:

@@ -28,6 +28,7 @@ from holdfast.torture import tasks
 from holdfast.torture.checker import Expectations, LimitedSource, Ticking, judge
 from holdfast.torture.crew import CLIENT, WORKERS
 from holdfast.torture.faults import Kind, Struck
+from holdfast.torture.notes import anchor
 from holdfast.torture.plan import groups
 from holdfast.torture.results import Result, Strike
 from holdfast.torture.setting import Setting
@@ -239,8 +240,10 @@ class Run:
         expected = Expectations(
             began_at=began_at,
             ended_at=time.time(),
+            struck_from=anchor() + self._born,
             calm=frozenset(tasks.CALM),
             poison=dict.fromkeys(tasks.POISON, tasks.MAX_CRASHES),
+            undecodable=frozenset({tasks.UNDECODABLE}),
             unnoted=frozenset(tasks.UNNOTED),
             schedules=tuple(
                 Ticking(name, task, tasks.EVERY_SECONDS, self._ticked_until) for name, task in SCHEDULES.items()

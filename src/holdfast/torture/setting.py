@@ -56,7 +56,7 @@ def opened(
         stack.enter_context(closing(ground))
         ground.prepare()
         store = stack.enter_context(
-            closing(open_store(ground.url, timeout_seconds=ANSWER_SECONDS, pool_size=POOL_SIZE))
+            closing(open_store(ground.observing_url, timeout_seconds=ANSWER_SECONDS, pool_size=POOL_SIZE))
         )
         token = store.create_token(NewToken("torture", (Scope.WORKER, Scope.CLIENT), None, TOKEN_SECONDS)).text
         valkey = _valkey(stack)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from holdfast.torture.evidence import notes_about
 from holdfast.torture.moments import moment
-from holdfast.torture.notes import Acknowledged, Intended, Noted
+from holdfast.torture.notes import Acknowledged, Intended, Noted, Unavailable
 from holdfast.torture.results import Broken
 
 MOST_LINES = 120
@@ -101,7 +101,7 @@ def _note_line(noted: Noted, number: int, began_at: float) -> Line:
 def _said(noted: Noted) -> str:
     fields = asdict(noted.note)
     fields.pop("job_id", None)
-    if isinstance(noted.note, Intended | Acknowledged):
+    if isinstance(noted.note, Intended | Acknowledged | Unavailable):
         count = len(fields.pop("job_ids"))
         fields |= {"in a batch of": count} if count > 1 else {}
     if "lease" in fields:

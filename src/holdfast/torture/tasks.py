@@ -112,6 +112,13 @@ def poison(number: int, ctx: Context) -> None:  # noqa: ARG001
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task(queue=MIXED, max_attempts=MAX_BUDGET, max_crashes=MAX_BUDGET, retry="1s")
+def undecodable(number: int, ctx: Context) -> int:
+    """Its jobs are inserted with payloads that no worker can decode, so this code never runs."""
+    with noted(ctx):
+        return number
+
+
 # Its working directory, its group and its pipes are torn down with it; it writes no notes.
 program = app.command(
     "tough.program",
@@ -142,4 +149,5 @@ CALM = tuple(
     for name in ("quick", "steady", "awaited", "snoozing", "metered", "narrow", "program", "tick", "gathered")
 )
 POISON = ("poison",)
+UNDECODABLE = "undecodable"
 UNNOTED = ("tough.program",)

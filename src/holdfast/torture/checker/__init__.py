@@ -7,6 +7,7 @@ ledger        reads the run's ledger: tasks and sources of the jobs, ticks, deli
 answers       what clients and operators were told, held against one job's history
 executions    what ran, held against one job's history
 charges       what a job's failures and crashes were charged for
+disconnects   enqueues that failed while idle connections were closed
 limits        how many at once, how many a minute
 ticks         schedules
 origins       where every job comes from

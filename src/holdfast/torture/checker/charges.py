@@ -6,14 +6,20 @@ from holdfast.domain.lifecycle import TERMINAL, Event, State
 from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.torture.checker.expectations import Expectations
 from holdfast.torture.checker.findings import Findings
-from holdfast.torture.checker.life import Life, is_worker_lost
+from holdfast.torture.checker.life import Life, error_code, is_worker_lost
 from holdfast.torture.checker.rules import Rule
+from holdfast.torture.evidence import Told
+
+INVALID_ARGUMENTS = "invalid_arguments"
 
 
-def check_charges(life: Life, expected: Expectations, found: Findings) -> None:
+def check_charges(life: Life, told: Told, expected: Expectations, found: Findings) -> None:
     if life.task in expected.calm:
         found.held(Rule.WRONGLY_CHARGED)
         _add(found, Rule.WRONGLY_CHARGED, _failure(life), life)
+    if life.task in expected.undecodable and life.state in TERMINAL and life.state != State.CANCELLED:
+        found.held(Rule.UNDECODABLE)
+        _add(found, Rule.UNDECODABLE, _decoded(life, told), life)
     max_crashes = expected.poison.get(life.task or "")
     if max_crashes is not None and life.state in TERMINAL and life.state != State.CANCELLED:
         found.held(Rule.POISON)
@@ -41,6 +47,18 @@ def _failure(life: Life) -> str | None:
             return f"{life.task} never fails, and {event.event} (seq {event.seq}) charges attempt {event.attempt}"
     if life.row is not None and life.row.failures:
         return f"{life.task} never fails, and its row counts {life.row.failures} of them"
+    return None
+
+
+def _decoded(life: Life, told: Told) -> str | None:
+    if told.began:
+        return f"its payload cannot be decoded, and its code began as attempt {told.began[0]}"
+    if life.state != State.FAILED:
+        return f"its payload cannot be decoded, and the job {life.state}"
+    ends = [event for event in life.events if event.event == Event.FAILED]
+    code = error_code(ends[-1]) if ends else None
+    if code != INVALID_ARGUMENTS:
+        return f"its payload cannot be decoded, and the job failed with {code}, not with {INVALID_ARGUMENTS}"
     return None
 
 

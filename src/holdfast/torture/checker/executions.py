@@ -15,7 +15,7 @@ from holdfast.domain.webhook import DELIVERY_TASK
 from holdfast.torture.checker.doors import CONTRACT, door_of
 from holdfast.torture.checker.expectations import Expectations
 from holdfast.torture.checker.findings import Findings
-from holdfast.torture.checker.life import Life
+from holdfast.torture.checker.life import Life, is_worker_lost
 from holdfast.torture.checker.rules import Rule
 from holdfast.torture.evidence import Told
 
@@ -43,6 +43,17 @@ def check_success(life: Life, told: Told, expected: Expectations, found: Finding
             if missing is not None:
                 fault = f"it succeeded as attempt {event.attempt} ({event.worker}); {missing}"
                 found.add(Rule.SUCCESS_WITHOUT_EXECUTION, fault, life.job_id, length=len(life.events))
+
+
+def check_replaced(life: Life, told: Told, found: Findings) -> None:
+    """A runner may die between the last line of the code and its report, which is a crash and no failure."""
+    for event in life.events:
+        if event.attempt not in told.ended or event.event not in (Event.FAILED, Event.RETRY_SCHEDULED, Event.SUCCEEDED):
+            continue
+        found.held(Rule.OUTCOME_REPLACED)
+        if event.event != Event.SUCCEEDED and not is_worker_lost(event):
+            fault = f"its code ran to its end as attempt {event.attempt}; the log says {event.event} (seq {event.seq})"
+            found.add(Rule.OUTCOME_REPLACED, fault, life.job_id, length=len(life.events))
 
 
 def _missing(success: EventFacts, told: Told, *, ends: bool) -> str | None:

@@ -34,9 +34,11 @@ class Expectations:
 
     began_at: float
     ended_at: float
+    struck_from: float = 0.0  # where the times of strikes begin
     drained: bool = True
     calm: frozenset[str] = frozenset()  # tasks whose code never fails
     poison: Mapping[str, int] = field(default_factory=dict)  # tasks that kill their worker, and their `max_crashes`
+    undecodable: frozenset[str] = frozenset()  # tasks whose jobs all have payloads that cannot be decoded
     unnoted: frozenset[str] = frozenset()  # tasks whose code writes no notes: external commands
     settled_inside: frozenset[str] = frozenset()  # tasks that end in their own transaction, before their last line
     schedules: tuple[Ticking, ...] = ()

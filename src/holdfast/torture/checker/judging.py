@@ -12,7 +12,8 @@ from pathlib import Path
 from holdfast.domain.history import HistoryRule
 from holdfast.torture.checker.answers import check_answers, check_cancels
 from holdfast.torture.checker.charges import check_charges, check_ended
-from holdfast.torture.checker.executions import check_executions, check_success
+from holdfast.torture.checker.disconnects import check_idle_disconnects
+from holdfast.torture.checker.executions import check_executions, check_replaced, check_success
 from holdfast.torture.checker.expectations import Expectations
 from holdfast.torture.checker.findings import Findings
 from holdfast.torture.checker.histories import check_history, check_reference
@@ -56,6 +57,7 @@ def _judge(ledger: Ledger, notes: Path, expected: Expectations, strikes: Sequenc
         if job_id not in vanished:
             _check_absent(job_id, told, found)
     check_ticks(ticks, expected.schedules, ledger.anchors(), found)
+    check_idle_disconnects(evidence.unavailable, strikes, expected.struck_from, found)
     check_recoveries(strikes, found)
     load = counting.load(evidence.acknowledged, evidence.executions, ledger.count_refusals(), len(ticks))
     broken = shown(found.suspects(), ledger.events, notes, expected.began_at)
@@ -89,7 +91,8 @@ def check_life(life: Life, told: Told, expected: Expectations, found: Findings) 
     check_cancels(life, found)
     check_executions(life, told, found)
     check_success(life, told, expected, found)
-    check_charges(life, expected, found)
+    check_replaced(life, told, found)
+    check_charges(life, told, expected, found)
     check_ended(life, expected, found)
 
 

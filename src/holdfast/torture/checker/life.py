@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast.domain.history import EventFacts, RowFacts
 from holdfast.domain.lifecycle import OUTCOMES, Event, State
@@ -46,12 +47,25 @@ def is_outcome(event: EventFacts) -> bool:
 
 def failed_for(event: EventFacts) -> str | None:
     """The reason of a `failed` event; None where none can be read."""
+    return _text(_detail(event).get("reason"))
+
+
+def error_code(event: EventFacts) -> str | None:
+    """The code of a `failed` event's error; None where none can be read."""
+    error = _detail(event).get("error")
+    return _text(error.get("code")) if isinstance(error, dict) else None
+
+
+def _detail(event: EventFacts) -> dict[str, Any]:
     try:
         detail = json.loads(event.detail or "{}")
     except ValueError:
-        return None
-    reason = detail.get("reason") if isinstance(detail, dict) else None
-    return reason if isinstance(reason, str) else None
+        return {}
+    return detail if isinstance(detail, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def is_worker_lost(event: EventFacts) -> bool:

@@ -18,11 +18,14 @@ class Rule(StrEnum):
     ATTEMPT_TWICE = "attempt_twice"
     SUCCESS_WITHOUT_EXECUTION = "success_without_execution"
     WRONGLY_CHARGED = "wrongly_charged"
+    OUTCOME_REPLACED = "outcome_replaced"
     POISON = "poison"
+    UNDECODABLE = "undecodable"
     OVER_LIMIT = "over_limit"
     OVER_RATE = "over_rate"
     TICK_TWICE = "tick_twice"
     TICK_MISSED = "tick_missed"
+    IDLE_DISCONNECT = "idle_disconnect"
     SLOW_RECOVERY = "slow_recovery"
 
 
@@ -46,11 +49,18 @@ OWN_SENTENCES: dict[Rule, str] = {
     Rule.ATTEMPT_TWICE: "User code begins at most once for an attempt.",
     Rule.SUCCESS_WITHOUT_EXECUTION: "A job that succeeded ran to its end in the attempt that succeeded.",
     Rule.WRONGLY_CHARGED: "No failure is charged to a job whose code never fails.",
+    Rule.OUTCOME_REPLACED: "An attempt whose code ran to its end is not recorded as failed.",
     Rule.POISON: "A job that kills its worker ends as `failed` after `max_crashes` of them, with reason `worker_lost`.",
+    Rule.UNDECODABLE: (
+        "A job whose payload cannot be decoded ends as `failed` with `invalid_arguments`, and none of its code runs."
+    ),
     Rule.OVER_LIMIT: "At no moment are more jobs of a source or a queue running than its limit allows.",
     Rule.OVER_RATE: "In any stretch of time T at most rate · T + burst jobs of a source start.",
     Rule.TICK_TWICE: "An instant of a schedule is dealt with once, and makes one job at most.",
     Rule.TICK_MISSED: "Every instant of a schedule fired, or is on record as left out.",
+    Rule.IDLE_DISCONNECT: (
+        "No enqueue fails while connections that were idle are closed, and nothing else is under way."
+    ),
     Rule.SLOW_RECOVERY: "What a fault hit is well again within the bound.",
 }
 

@@ -51,6 +51,14 @@ def redis_restarted(stage: Stage, chance: random.Random) -> Struck:
     return Struck("Redis", f"away for {seconds:.1f} s, and empty", DOORS)
 
 
+def end_idle_clients(stage: Stage) -> int:
+    """Close the connections that have no command under way; how many they were. Subscribers are idle for good."""
+    with suppress(RedisError), _client(stage, STREAMS) as client:
+        idle = [found["id"] for found in client.client_list(_type="normal") if int(found["idle"]) >= 1]
+        return sum(int(client.client_kill_filter(_id=number)) for number in idle)
+    return 0
+
+
 def doubled(stage: Stage, chance: random.Random) -> Struck:
     return _meddle(stage, chance, lambda streams, rq: streams.duplicate(AGAIN) + rq.duplicate(AGAIN))
 

@@ -1,16 +1,31 @@
-"""Faults of what lies between: connections reset, black-holed, slowed, refused, and answers cut after the commit."""
+"""Faults of what lies between: connections reset, black-holed, slowed, refused, replies cut after the commit, responses
+of a proxy's own, and connections closed while they are idle."""
 
 from __future__ import annotations
 
 import random
 
 from holdfast.torture.crew import DATABASE, HTTP, REDIS, RQ, WORKERS
+from holdfast.torture.faults import database, messages
 from holdfast.torture.faults.kind import Struck
 from holdfast.torture.proxy import FaultProxy
+from holdfast.torture.proxy_answers import Answers, Page
 from holdfast.torture.replies import after_commit_postgres, after_post_http, any_reply
 from holdfast.torture.stage import Stage
 
 TO_DATABASE, TO_REDIS = "the database", "Redis"
+# As an ingress, a gateway or a firewall sends them: none has the problem body of a control plane.
+PAGES = (
+    Page(500),
+    Page(502),
+    Page(503, b""),
+    Page(404, b"default backend - 404", "text/plain"),
+    Page(403),
+    Page(405, b""),
+    Page(413),
+    Page(200),
+)
+REPORTS = tuple(f"/internal/worker/{verb}".encode() for verb in ("reports", "complete", "fail", "release"))
 # Who stands behind a way, besides everybody who works through a control plane.
 _DOORS = {TO_DATABASE: (DATABASE, RQ, REDIS, HTTP), TO_REDIS: (REDIS, RQ)}
 
@@ -69,6 +84,41 @@ def replies_cut(stage: Stage, chance: random.Random) -> Struck:
     way.keep_replies()
     cut = way.hits.cut - before
     return _struck(stage, name, f"{cut} answers", cut)
+
+
+def http_statuses(stage: Stage, chance: random.Random) -> Struck:
+    """Clients and workers get responses that say nothing about their requests, some of which were carried out.
+
+    Half of the time only reports are hit: with claims among them, a worker soon has nothing left to report."""
+    name, way = _chosen_plane(stage, chance)
+    pages = chance.sample(PAGES, chance.randint(1, 3))
+    share, carried_out = chance.choice((0.3, 0.6, 0.9)), chance.choice((0.0, 0.5, 1.0))
+    seconds = chance.uniform(1.0, 2.5) * stage.lease_seconds
+    paths = chance.choice(((), REPORTS))
+    way.answer(Answers(pages, share, carried_out, paths))
+    stage.rest(seconds)
+    hits = way.pass_on()
+    statuses = ", ".join(str(page.status) for page in pages)
+    what = "reports" if paths else "requests"
+    return _struck(stage, name, f"{statuses} for {hits} {what}, {carried_out:.0%} carried out", hits)
+
+
+def idle_disconnects(stage: Stage, chance: random.Random) -> Struck:
+    """Each end finds out at its next call, as after the idle limit of a server, a gateway or a firewall.
+
+    Mostly on the way to the database, where a closed session is met in the middle of a transaction."""
+    name = chance.choice(sorted([*stage.ways, *([TO_DATABASE] * 2 if TO_DATABASE in stage.ways else [])]))
+    close = {TO_DATABASE: database.end_idle_sessions, TO_REDIS: messages.end_idle_clients}.get(name)
+    hits = 0
+    for _ in range(chance.randint(6, 12)):
+        hits += stage.ways[name].close_idle() if close is None else close(stage)
+        stage.rest(chance.uniform(0.2, 0.5))
+    return _struck(stage, name, f"{hits} connections", hits)
+
+
+def _chosen_plane(stage: Stage, chance: random.Random) -> tuple[str, FaultProxy]:
+    name = chance.choice(sorted(name for name in stage.ways if name not in (TO_DATABASE, TO_REDIS)))
+    return name, stage.ways[name]
 
 
 def _chosen(stage: Stage, chance: random.Random) -> tuple[str, FaultProxy]:

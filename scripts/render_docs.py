@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from holdfast.domain.history import SENTENCES
 from holdfast.domain.lifecycle import RULES, Charge, Rule, State
 from holdfast.domain.worker_states import RUN_MOVES, WORKER_MOVES, AnyState, RunState, WorkerState
+from holdfast.stores.inspection.postgres import grants
 from scripts import access_table, scale_tables, torture_tables
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -182,6 +185,14 @@ def security() -> str:
     return access_table.rendered((DOCS / "security.md").read_text(encoding="utf-8"))
 
 
+def postgres() -> str:
+    """Only the grants."""
+    page = (DOCS / "postgres.md").read_text(encoding="utf-8")
+    statements = "\n".join(textwrap.fill(grant, 118, subsequent_indent="  ") for grant in grants("holdfast_worker"))
+    region = f"<!-- grants -->\n```sql\n{statements}\n```\n<!-- /grants -->"
+    return re.sub(r"<!-- grants -->.*<!-- /grants -->", lambda _: region, page, flags=re.DOTALL)
+
+
 def torture() -> str:
     """Only its tables."""
     return torture_tables.torture((DOCS / "torture.md").read_text(encoding="utf-8"))
@@ -194,6 +205,7 @@ def reliability() -> str:
 
 PAGES = {
     "lifecycle.md": lifecycle,
+    "postgres.md": postgres,
     "reliability.md": reliability,
     "scale.md": scale,
     "security.md": security,

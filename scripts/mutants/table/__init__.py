@@ -6,6 +6,7 @@ from scripts.mutants.mutant import Mutant
 from scripts.mutants.table import (
     claims,
     decisions,
+    forks,
     guards,
     keeping,
     leases,
@@ -19,6 +20,7 @@ from scripts.mutants.table import (
 
 _PARTS = (
     leases, claims, guards, decisions, sources, keeping, workers, runners, transports, serving, outbound,
+    forks,
 )  # fmt: skip
 TABLES = tuple(part.__name__ for part in _PARTS)
 MUTANTS: tuple[Mutant, ...] = tuple(mutant for part in _PARTS for mutant in part.MUTANTS)

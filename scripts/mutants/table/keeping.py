@@ -175,4 +175,28 @@ MUTANTS = (
         "    temporary = path\n    made",
         ("artifacts/test_stores.py::test_a_write_that_fails_leaves_what_was_there",),
     ),
+    Mutant(
+        "write-to-a-replaced-file",
+        "A SQLite file that was replaced while it was open takes no writes.",
+        "stores/sqlite.py",
+        "                if not driver.writes_current(self._file, self._wal):",
+        "                if False:",
+        ("chaos/test_sqlite_replaced.py::test_write_is_rejected_with_the_way_out",),
+    ),
+    Mutant(
+        "new-file-beside-the-previous-log",
+        "A replaced SQLite file is not opened beside the write-ahead log of the previous one.",
+        "stores/sqlite.py",
+        "    if opened.is_beside(found):",
+        "    if False:",
+        ("chaos/test_sqlite_replaced.py::test_write_is_rejected_with_the_way_out",),
+    ),
+    Mutant(
+        "removed-file-made-anew",
+        "A running process does not create a SQLite file again that was removed.",
+        "stores/sqlite.py",
+        "        if opened and found.database",
+        "        if False and found.database",
+        ("chaos/test_sqlite_replaced.py::test_removed_file_is_not_made_anew_by_one_more_connection",),
+    ),
 )

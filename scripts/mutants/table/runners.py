@@ -41,8 +41,8 @@ MUTANTS = (
         "runner-that-outlives-its-line",
         "Without a supervisor a runner ends, with all that it started.",
         "runners/child/link.py",
-        "                    handle(frame)\n        leave_nothing()\n",
-        "                    handle(frame)\n",
+        "                        handle(frame)\n            leave_nothing()\n",
+        "                        handle(frame)\n",
         ("runners/test_survival.py::test_without_a_supervisor_it_ends_with_all_it_started[sync]",),
     ),
     Mutant(
@@ -162,10 +162,18 @@ MUTANTS = (
         "A child that a job has forked does not speak for the runner.",
         "runners/child/link.py",
         "        self._is_open = False\n"
-        "        self.turn = Turn()  # another thread may have held it at the time of the fork\n"
-        "        self._socket.close()\n",
+        "        self.turn = Turn()  # without what another thread has put off\n"
+        "        self._close()\n",
         "        self.turn = Turn()\n",
         ("runners/test_survival.py::test_a_forked_child_that_comes_back_does_not_speak_for_the_runner",),
+    ),
+    Mutant(
+        "payload-that-ends-the-reader",
+        "A payload that cannot be decoded fails its own job and stops no runner.",
+        "domain/spec.py",
+        '        return Undecodable(f"is not JSON that can be read: {error}", str(text))\n',
+        "        raise\n",
+        ("worker/test_poison_payloads.py::test_poison_payload_fails_only_its_own_job[sqlite]",),
     ),
     Mutant(
         "garbage-read-on",
@@ -174,5 +182,23 @@ MUTANTS = (
         "                self.is_broken = True\n                break\n",
         "                continue\n",
         ("worker/test_review.py::test_garbage_from_a_runner_ends_that_runner_only",),
+    ),
+    Mutant(
+        "runner-socket-not-bound",
+        "A task that replaces the methods of sockets does not silence its runner.",
+        "runners/child/link.py",
+        "                self._send_all(data)",
+        "                self._send_all.__self__.sendall(data)",
+        (
+            "runners/test_patched_library.py::test_patched_library_does_not_reach_the_engine[socket.socket.send-one-slot]",
+        ),
+    ),
+    Mutant(
+        "runner-codec-not-bound",
+        "A task that replaces parts of `json` does not stop its runner.",
+        "runners/frames.py",
+        "_decode = make_decoder()",
+        "_decode = lambda text: json.JSONDecoder().decode(text)",
+        ("runners/test_patched_library.py::test_patched_library_does_not_reach_the_engine[json.loads-one-slot]",),
     ),
 )

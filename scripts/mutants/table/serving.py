@@ -129,8 +129,8 @@ MUTANTS = (
         "jobs-of-a-client-that-has-gone",
         "A job that was claimed for a client that has gone is given back.",
         "serve/giving_back.py",
-        "        self._begin(self._give_back(wanted.worker, wanted.credential, jobs, GONE))",
-        "        return",
+        "        self.end(wanted, jobs, GONE)\n",
+        "        return\n",
         ("serve/test_hub.py::test_a_job_claimed_for_a_client_that_has_gone_is_given_back[sqlite]",),
     ),
     Mutant(

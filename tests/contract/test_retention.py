@@ -409,12 +409,11 @@ def test_an_id_whose_history_was_retired_is_refused_in_a_users_transaction(store
     assert not store.jobs().items
 
 
+@on_postgres  # SQLite has one writer at a time
 def test_an_id_is_refused_when_its_job_was_removed_between_check_and_insert(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch, open_again: Callable[[], SqlStore], by_hand: ByHand
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, open_again: Callable[[], SqlStore]
 ) -> None:
     """The check that runs before the insert saw the job; the one after it sees that the history is gone."""
-    if not by_hand.is_postgres:
-        pytest.skip("one writer at a time: nothing is removed in between")
     given, other = job_in(store, State.SUCCEEDED, id=str(uuid.uuid4())), open_again()
     reused = enqueueing._reused
 

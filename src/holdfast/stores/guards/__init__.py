@@ -16,7 +16,7 @@ import hashlib
 from holdfast.stores.guards import postgres, sqlite
 
 # Raise it in the first change of a guard after a release: 1 is commit 004dfe1, which stores no number. Within one
-# number the fingerprint tells development builds apart. tests/migration/test_guard_number.py keeps the released ones.
+# number the fingerprint tells development builds apart. tests/migration/test_numbers.py keeps the released ones.
 NUMBER = 2
 
 # The fingerprints of number 1. That release compares nothing else: as long as it finds its own, and the triggers of its

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -19,8 +20,10 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Succeeded
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import enqueueing
+from holdfast.wiring.sql import complete_in
 from tests.contract.ground import ByHand, on_postgres, on_sqlite
-from tests.contract.steps import claim_ids, claim_this, enqueue, history, new, settle_well
+from tests.contract.steps import claim_ids, claim_this, enqueue, history, new, report, settle_well
+from tests.servers.waiting import wait_until
 
 SOME_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -323,3 +326,37 @@ def test_success_that_frees_a_key_during_the_enqueue_is_reused(
         answer = store.enqueue(wanted, connection=connection)
     assert answer == Enqueued(holder.job_id, False, State.SUCCEEDED)
     assert len(store.jobs().items) == 1
+
+
+@on_postgres
+@pytest.mark.parametrize("whose", ["the store's transaction", "the user's transaction"])
+def test_success_that_an_insert_waited_for_is_reused(
+    store: SqlStore, by_hand: ByHand, direct_url: str, whose: str
+) -> None:
+    """The holder of the key succeeds in an open transaction, for which the insert of the same key waits."""
+    wanted = new(unique=True, reuse_seconds=60)
+    holder = claim_this(store, store.enqueue(wanted).id)
+
+    def enqueue_again() -> Enqueued:
+        if whose == "the store's transaction":
+            return store.enqueue(wanted)
+        with a_connection(direct_url) as connection, connection.begin():
+            return store.enqueue(wanted, connection=connection)
+
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with a_connection(direct_url) as ending, ThreadPoolExecutor() as threads:
+        complete_in(ending, report(holder, Succeeded()))
+        answer = threads.submit(enqueue_again)
+        wait_until(lambda: by_hand(waiting) == [(1,)], what="the insert waits for the key")
+        ending.commit()
+        assert answer.result() == Enqueued(holder.job_id, False, State.SUCCEEDED)
+    assert len(store.jobs().items) == 1
+
+
+@on_postgres
+def test_connection_in_autocommit_enqueues_a_key_with_reuse(store: SqlStore, direct_url: str) -> None:
+    wanted = new(unique=True, reuse_seconds=60)
+    with psycopg.connect(driver_url(direct_url), autocommit=True) as mine:
+        assert store.enqueue(wanted, connection=mine).created
+    with create_engine(direct_url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as mine:
+        assert not store.enqueue(wanted, connection=mine).created

@@ -41,6 +41,7 @@ TRIES = 8
 # In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
 OWN_TRIES = 20
 LONGEST_PAUSE_SECONDS = 0.1
+NO_TRANSACTION = "25P01"  # SQLSTATE of a savepoint outside a transaction
 
 
 def enqueue_one(database: Database, job: NewJob) -> Enqueued:
@@ -100,14 +101,39 @@ def _enqueue_all(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> 
 
 def enqueue_in(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """In a transaction that somebody else ends."""
+    ids = new_ids(len(jobs))
+    with suppress(_KeyChangedHands):
+        if transaction.dialect == POSTGRES and any(map(_may_miss_success, jobs)) and _set_savepoint(transaction):
+            return _insert_or_roll_back(transaction, jobs, ids)
+        return _insert(transaction, jobs, ids, tries=TRIES)
+    raise StoreUnavailable("a unique key changed hands on every try; enqueue again")
+
+
+def _set_savepoint(transaction: Transaction) -> bool:
+    """False on a connection in autocommit: nothing can be undone there."""
     try:
-        return _insert(transaction, jobs, new_ids(len(jobs)), tries=TRIES)
-    except _KeyChangedHands:
-        raise StoreUnavailable("a unique key changed hands on every try; enqueue again") from None
+        transaction.run(sql.SAVEPOINT)
+    except Exception as error:
+        if getattr(getattr(error, "orig", error), "sqlstate", None) != NO_TRANSACTION:
+            raise
+        return False
+    return True
+
+
+def _insert_or_roll_back(transaction: Transaction, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:
+    for _ in range(TRIES):
+        try:
+            answers = _insert(transaction, jobs, ids, tries=1)
+        except _KeyChangedHands:
+            transaction.run(sql.ROLLBACK_TO_SAVEPOINT)
+        else:
+            transaction.run(sql.RELEASE_SAVEPOINT)
+            return answers
+    raise _KeyChangedHands
 
 
 class _KeyChangedHands(Exception):
-    """The job that held a key ended before it could be read."""
+    """The job that held a key ended before it could be read, or while the insert waited for the key."""
 
 
 def _insert(transaction: Transaction, jobs: Sequence[NewJob], ids: list[str], tries: int) -> list[Enqueued]:
@@ -119,6 +145,11 @@ def _insert(transaction: Transaction, jobs: Sequence[NewJob], ids: list[str], tr
 
 def _may_conflict(job: NewJob) -> bool:
     return job.key is not None or job.id is not None or job.reuse_seconds is not None
+
+
+def _may_miss_success(job: NewJob) -> bool:
+    """An insert that waits for the end of its key's holder continues when the holder has succeeded."""
+    return job.key is not None and job.reuse_seconds is not None
 
 
 def _is_plain(job: NewJob) -> bool:
@@ -216,10 +247,19 @@ def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], ids: list[s
         for start in range(0, len(positions), CHUNK):
             _insert_or_find(transaction, jobs, ids, positions[start : start + CHUNK], answers)
         if len(answers) == len(jobs):
+            if tries == 1:  # the caller rolls back, and tries again
+                _recheck_reuse(transaction, jobs, answers)
             _refuse_retired_ids(transaction, jobs, answers)
             _refuse_hidden_holders(transaction, jobs, answers)
             return [answers[n] for n in range(len(jobs))]
     raise _KeyChangedHands
+
+
+def _recheck_reuse(transaction: Transaction, jobs: Sequence[NewJob], answers: Mapping[int, Enqueued]) -> None:
+    """On Postgres: whoever holds the lock of an SQLite file did not wait for a key."""
+    created = {n for n, answer in answers.items() if answer.created and _may_miss_success(jobs[n])}
+    if created and transaction.dialect == POSTGRES and _reused(transaction, jobs, answers.keys() - created):
+        raise _KeyChangedHands
 
 
 def _refuse_taken_ids(transaction: Transaction, jobs: Sequence[NewJob]) -> None:

@@ -141,6 +141,17 @@ def test_one_living_job_in_the_statement_keeps_all_the_others(store: SqlStore, b
         )
 
 
+def test_a_retired_id_is_not_changed_into_another(store: SqlStore, by_hand: ByHand, job_id: str) -> None:
+    """The row would open the log for the other history, and no watermark would count it."""
+    other = job_in(store, State.SUCCEEDED)
+    by_hand("DELETE FROM holdfast_jobs")
+    retire(by_hand, job_id)
+    with by_hand.refused():
+        by_hand("UPDATE holdfast_retired_histories SET job_id = :id", id=other)
+    with by_hand.refused():
+        by_hand("DELETE FROM holdfast_events WHERE job_id = :id", id=other)
+
+
 def test_many_are_retired_at_once(store: SqlStore, by_hand: ByHand) -> None:
     for _ in range(5):
         job_in(store, State.SUCCEEDED)

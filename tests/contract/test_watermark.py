@@ -38,6 +38,12 @@ def test_watermark_is_not_replaced(store: SqlStore, by_hand: ByHand) -> None:
     refuses(store, by_hand, "REPLACE INTO holdfast_meta VALUES ('histories_retired', :lowered)")
 
 
+@on_sqlite
+def test_watermark_is_not_replaced_by_another_key(store: SqlStore, by_hand: ByHand) -> None:
+    by_hand("INSERT INTO holdfast_meta VALUES ('mine', :lowered)", lowered=LOWERED)
+    refuses(store, by_hand, "UPDATE OR REPLACE holdfast_meta SET key = 'histories_retired' WHERE key = 'mine'")
+
+
 def refuses(store: SqlStore, by_hand: ByHand, statement: str) -> None:
     retire_one(store, by_hand)
     before = watermark(store.database)

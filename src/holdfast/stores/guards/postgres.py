@@ -362,6 +362,13 @@ _TRIGGERS = (
     ),
     ("holdfast_truncate", "holdfast_events", "BEFORE TRUNCATE", "FOR EACH STATEMENT", "holdfast_refuse_statement"),
     (
+        "holdfast_update",
+        "holdfast_retired_histories",
+        "BEFORE UPDATE",
+        "FOR EACH STATEMENT",
+        "holdfast_refuse_statement",
+    ),
+    (
         "holdfast_retire",
         "holdfast_retired_histories",
         "AFTER INSERT",

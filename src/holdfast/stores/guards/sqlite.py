@@ -163,6 +163,10 @@ def _triggers() -> dict[str, str]:
     OR NOT coalesce((SELECT max(event = 'pruned') FROM holdfast_events WHERE job_id = NEW.job_id), 1) BEGIN
     {_refusal("a history is retired only after its job was pruned")}
   END""",
+        "holdfast_retire_update": f"""
+  BEFORE UPDATE ON holdfast_retired_histories BEGIN
+    {_refusal("a retired id stays: its row opens the audit log for it")}
+  END""",
         # Not as one statement with ON CONFLICT: a REPLACE by hand cannot be told from it.
         "holdfast_retire": """
   AFTER INSERT ON holdfast_retired_histories BEGIN
@@ -187,7 +191,9 @@ def _triggers() -> dict[str, str]:
     {_refusal(only_rises)}
   END""",
         "holdfast_meta_update": f"""
-  BEFORE UPDATE ON holdfast_meta WHEN OLD.key IN ('histories_retired', 'retired_ids_through') AND (
+  BEFORE UPDATE ON holdfast_meta
+  WHEN (NEW.key <> OLD.key AND NEW.key IN ('histories_retired', 'retired_ids_through'))
+    OR OLD.key IN ('histories_retired', 'retired_ids_through') AND (
     NEW.key <> OLD.key OR CASE OLD.key
       WHEN 'retired_ids_through' THEN NEW.value < OLD.value
       ELSE CASE WHEN json_valid(NEW.value) THEN

@@ -2,9 +2,11 @@
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import NullPool, create_engine
 
 from holdfast.domain.answers import Operated
 from holdfast.domain.errors import Conflict, InvalidInput
@@ -19,6 +21,7 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import enqueueing, retaining
 from tests.contract.ground import ByHand, Clock, on_postgres, run
 from tests.contract.steps import claim_this, enqueue, history, job_in, report, settle_well, start
+from tests.servers.waiting import wait_until
 
 DAY = 86_400.0
 WEEK = 7 * DAY
@@ -461,6 +464,21 @@ def test_an_id_that_was_inserted_by_hand_again_can_be_retired_again(store: SqlSt
     settle_well(store, claim_this(store, gone), Succeeded())
     assert store.prune(group(), 500).ids == (gone,)
     assert store.retire(group(Kept.HISTORIES), 500).jobs == 1
+
+
+@on_postgres
+def test_first_histories_are_retired_by_one_of_two_processes(store: SqlStore, by_hand: ByHand, direct_url: str) -> None:
+    """There is no watermark yet, so neither of them holds its lock."""
+    gone = job_in(store, State.SUCCEEDED)
+    assert store.prune(group(), 500).ids == (gone,)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with create_engine(direct_url, poolclass=NullPool).begin() as first, ThreadPoolExecutor() as threads:
+        run(first, "INSERT INTO holdfast_retired_histories VALUES (:id)", id=gone)
+        second = threads.submit(store.retire, group(Kept.HISTORIES), 500)
+        wait_until(lambda: by_hand(waiting) == [(1,)], what="the second one waits for the first")
+        first.commit()
+        assert second.result().jobs == 0
+    assert by_hand("SELECT value::json ->> 'jobs' FROM holdfast_meta WHERE key = 'histories_retired'") == [("1",)]
 
 
 # what else is old

@@ -109,12 +109,14 @@ def _retirable(words: Words) -> str:
 
 
 def _retire(words: Words) -> str:
+    """While there is no watermark to lock, two processes may retire the same histories; one of them gets none."""
     if words.postgres:
         return """
             INSERT INTO holdfast_retired_histories (job_id)
             SELECT id FROM unnest(ARRAY(SELECT CAST(value AS uuid)
-              FROM json_array_elements_text(CAST(:ids AS json)))) AS ids (id)"""
-    return "INSERT INTO holdfast_retired_histories (job_id) SELECT value FROM json_each(:ids)"
+              FROM json_array_elements_text(CAST(:ids AS json)))) AS ids (id)
+            ON CONFLICT DO NOTHING RETURNING job_id::text"""
+    return "INSERT INTO holdfast_retired_histories (job_id) SELECT value FROM json_each(:ids) RETURNING job_id"
 
 
 def _fold_retired_ids(words: Words) -> str:

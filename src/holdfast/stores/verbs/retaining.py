@@ -10,7 +10,7 @@ history goes through the door.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -145,15 +145,17 @@ def retire(database: Database, group: Group, limit: int) -> Retired:
         if not _has_door(transaction):
             return Retired(0, 0)
         found = transaction.rows(sql.RETIRABLE, {**_named(group), "limit": limit})
-        job_ids, events = _few_events([(row[0], int(row[1])) for row in found])
+        lengths = {row[0]: int(row[1]) for row in found}
+        job_ids, gone = _few_events(lengths), []
         if job_ids:
             ids = {"ids": json.dumps(job_ids)}
             # The last one only for an id that was inserted by hand a second time.
             for table in ("holdfast_refusals", "holdfast_logs", "holdfast_artifacts", "holdfast_retired_histories"):
                 transaction.run(sql.forget(table), ids)
-            transaction.run(sql.RETIRE, ids)
+            gone = [row[0] for row in transaction.rows(sql.RETIRE, ids)]
             _fold_retired_ids(transaction)
-    return Retired(len(job_ids), events, more=len(found) == limit or len(job_ids) < len(found))
+    events = sum(lengths[job_id] for job_id in gone)
+    return Retired(len(gone), events, more=len(found) == limit or len(job_ids) < len(found))
 
 
 def _fold_retired_ids(transaction: CursorTransaction) -> None:
@@ -168,15 +170,15 @@ def _has_door(transaction: CursorTransaction) -> bool:
     return bool(transaction.rows(sql.TAKE_WATERMARK)) or not transaction.rows(sql.WATERMARK)
 
 
-def _few_events(found: list[tuple[str, int]]) -> tuple[list[str], int]:
+def _few_events(lengths: Mapping[str, int]) -> list[str]:
     job_ids: list[str] = []
     events = 0
-    for job_id, length in found:
+    for job_id, length in lengths.items():
         if job_ids and events + length > MOST_EVENTS:
             break
         job_ids.append(job_id)
         events += length
-    return job_ids, events
+    return job_ids
 
 
 def forget_ticks(database: Database, keep_seconds: float, limit: int) -> int:

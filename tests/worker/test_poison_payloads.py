@@ -149,6 +149,20 @@ def test_payload_that_is_not_utf8_fails_only_its_own_job(sqlite_site: Site) -> N
     check_failed_alone(sqlite_site, [bad], good)
 
 
+def test_blob_in_column_of_text_stops_no_other_job(sqlite_site: Site) -> None:
+    """Drivers of other languages store bytes as a BLOB."""
+    sqlite_site.tasks(TASKS)
+    good, blob = sqlite_site.enqueue_many("function", 3), str(uuid.uuid4())
+    payload = b'{"a":1}'.hex()
+    values = f"'{blob}', 'function', X'{payload}', X'ff'"
+    query(sqlite_site.url, f"INSERT INTO holdfast_jobs (id, task, payload, traceparent) VALUES ({values})")
+    assert sqlite_site.job(blob).payload == {"a": 1}
+    sqlite_site.drain("--processes", "1", timeout=120.0)
+    assert {sqlite_site.job(job_id).state for job_id in [*good, blob]} == {State.SUCCEEDED}
+    run = InProcess(sqlite_site.folder, sqlite_site.url)
+    assert len(run("jobs", "list", "--json").succeeded().document["jobs"]) == 4
+
+
 def test_poison_payload_hides_no_job_from_readers(fleet: Fleet) -> None:
     good = fleet.enqueue("function", {"a": 1})
     bad = poison(fleet, "function")

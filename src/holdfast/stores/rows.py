@@ -47,7 +47,12 @@ def some_moment(value: Any) -> datetime | None:
 
 
 def parsed(value: Any, dialect: str) -> Any:
-    return decode_json(value) if dialect == SQLITE and isinstance(value, str) else value
+    return decode_json(value) if dialect == SQLITE and isinstance(value, str | bytes) else value
+
+
+def as_text(value: Any) -> Any:
+    """SQLite stores a driver's bytes as a BLOB, also in a column of text."""
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
 
 def decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str, Any]:
@@ -58,6 +63,8 @@ def decoded(names: Sequence[str], row: Sequence[Any], dialect: str) -> dict[str,
                 values[name] = moment(value)
             elif name in _JSON:
                 values[name] = parsed(value, dialect)
+            elif isinstance(value, bytes):
+                values[name] = as_text(value)
     return values
 
 
@@ -75,6 +82,8 @@ def attempt(row: Sequence[Any], dialect: str) -> Attempt:
 
 
 def claimed(row: Sequence[Any], token: str) -> Claimed:
+    if bytes in map(type, row):
+        row = [as_text(value) for value in row]
     job_id, task, version, queue, source, payload, attempt, *counts, timeout, lease, traceparent, due = row[:15]
     failures, crashes, max_attempts, max_crashes = counts
     return Claimed(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import pytest
 
+from holdfast import App
+from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.lifecycle import ACTIVE, State
 from holdfast.torture.proxy import FaultProxy
 from holdfast.torture.proxy_answers import Answers, Page
@@ -28,6 +31,13 @@ PAGES = {
     "502, 503, 504 and 429": [Page(502), Page(503, b""), Page(504), Page(429, b'{"message":"slow down"}', JSON)],
     "other errors": [Page(400), Page(413), Page(418), Page(422, b'{"detail":"no"}', JSON), Page(501), Page(599)],
     "no errors": [Page(200), Page(200, b"{}", JSON), Page(204, b""), Page(302, b"")],
+    "bodies and cookies that cannot be read": [
+        Page(200, b"plain", JSON, "Content-Encoding: gzip\r\n"),
+        Page(503, b"plain", JSON, "Content-Encoding: gzip\r\n"),
+        Page(200, b'{"answers":7,"jobs":7}', JSON),
+        Page(200, b'{"answers":["ok"],"jobs":["ok"]}', JSON),
+        Page(503, b"", headers="Set-Cookie: route=caf\u00e9; Path=/\r\n"),
+    ],
 }
 ALL_PAGES = [page for group in PAGES.values() for page in group]
 
@@ -139,6 +149,21 @@ def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(
     sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD))
     sqlite_fleet.wait_for_counts(succeeded=HELD)
     assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(HELD))
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES["bodies and cookies that cannot be read"], Page(200, b'{"status":"ok"}', JSON)]
+)
+def test_client_raises_store_unavailable_for_response_of_something_else_and_recovers(
+    sqlite_fleet: Fleet, plane: Served, proxy: FaultProxy, page: Page
+) -> None:
+    job = sqlite_fleet.enqueue("answer", {"number": 1})
+    with closing(App(url_of(proxy), token=plane.tokens["client"])) as app:
+        proxy.answer(Answers([page], chance=1.0))
+        with pytest.raises(StoreUnavailable):
+            app.store.job(job)
+        proxy.pass_on()
+        assert app.store.job(job).id == job
 
 
 def test_content_that_is_bad_is_still_replaced_over_http(sqlite_fleet: Fleet, plane: Served) -> None:

@@ -41,10 +41,8 @@ def from_json(kind: type[Thing], value: Mapping[str, Any]) -> Thing:
     """A dataclass of this kind. Raises KeyError when something is missing that has no default."""
     given: dict[str, Any] = {}
     for name, (hint, required) in _plan(kind).items():
-        if name in value:
+        if required or name in value:
             given[name] = _converted(hint, value[name])
-        elif required:
-            raise KeyError(name)
     return kind(**given)
 
 

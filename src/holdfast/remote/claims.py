@@ -24,7 +24,7 @@ from holdfast.domain.names import check_integer, check_name
 from holdfast.domain.wire import claimed_from_json
 from holdfast.forks import after_fork, fork_safe
 from holdfast.remote.leases import Leases
-from holdfast.remote.line import Line
+from holdfast.remote.line import Line, no_control_plane
 from holdfast.remote.refusals import NotDone
 
 CLAIM = "/internal/worker/claim"
@@ -128,9 +128,14 @@ class Claims:
         late = time.monotonic() - began
         body = {**request.body, "request_id": request.id, "max_wait_ms": int(wait_seconds * 1000)}
         answer = line.post(CLAIM, body, patience=wait_seconds)
-        jobs = [claimed_from_json(job) for job in answer["jobs"]]
+        try:
+            jobs = [claimed_from_json(job) for job in answer["jobs"]]
+            brought = Brought(jobs, late + answer.get("waited_ms", 0) / 1000, answer.get("again_in_seconds"))
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Not sent by a control plane, which may have carried out the claim all the same.
+            raise no_control_plane(line.place) from error
         self._leases.remember(jobs)
-        return Brought(jobs, late + answer.get("waited_ms", 0) / 1000, answer.get("again_in_seconds"))
+        return brought
 
     def _waiting_line(self) -> Line:
         if self._polls is None:

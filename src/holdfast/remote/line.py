@@ -12,6 +12,7 @@ import json
 import socket
 import time
 from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -88,6 +89,8 @@ class Line:
                 keepalive_expiry=KEPT_SECONDS,
             ),
             follow_redirects=False,
+            # A proxy's cookie would go with every later request, and one that is not ASCII would fail them all.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         )
 
     def _after_fork(self) -> None:
@@ -107,7 +110,7 @@ class Line:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise _no_control_plane(self.place)
+            raise no_control_plane(self.place)
         return Reply(found, self.place)
 
     def _response(
@@ -131,7 +134,7 @@ class Line:
                 if response.status_code == 401 and self._secret.is_another(response.request.headers["Authorization"]):
                     response = self._send(method, path, content, parameters, deadline - time.monotonic(), headers)
                 return self._accepted(response)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:  # also a body that is not encoded as its header says
                 # One try that may have arrived is enough: what the last one says of itself decides nothing.
                 never_left = never_left and isinstance(error, _NEVER_LEFT)
                 if tries <= 0 or deadline - time.monotonic() < SHORTEST_TRY_SECONDS:
@@ -180,10 +183,10 @@ class Reply(dict[str, Any]):
         self._place = place
 
     def __missing__(self, name: str) -> Any:
-        raise _no_control_plane(self._place)
+        raise no_control_plane(self._place)
 
 
-def _no_control_plane(place: str) -> StoreUnavailable:
+def no_control_plane(place: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{place} does not answer as a control plane does: is this its URL, and what is on the way to it?"
     )

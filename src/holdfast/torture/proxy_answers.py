@@ -23,11 +23,12 @@ class Page:
     status: int
     body: bytes = b"<html><body><h1>sorry</h1></body></html>"
     content_type: str = "text/html"
+    headers: str = ""  # further ones, each with its end of line
 
     def response(self, *, closes: bool) -> bytes:
         phrase = HTTPStatus(self.status).phrase if self.status in set(HTTPStatus) else "Unknown"
         head = (
-            f"HTTP/1.1 {self.status} {phrase}\r\nContent-Type: {self.content_type}\r\n"
+            f"HTTP/1.1 {self.status} {phrase}\r\nContent-Type: {self.content_type}\r\n{self.headers}"
             f"Content-Length: {len(self.body)}\r\nConnection: {'close' if closes else 'keep-alive'}\r\n\r\n"
         )
         return head.encode() + self.body

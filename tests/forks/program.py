@@ -6,6 +6,7 @@ contains those of a child that is killed afterwards, and says when a child does 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from holdfast import App
-from holdfast.domain.errors import InvalidInput
+from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.stores.statements.words import Statement
 
@@ -94,9 +95,11 @@ LEAVING = {"at_once": leave_at_once, "normally": leave_normally, "killed": be_ki
 class Child:
     """A forked process that runs `act` and then leaves."""
 
-    def __init__(self, act: Callable[[], Problems], leave: Callable[[], NoReturn]) -> None:
+    def __init__(
+        self, act: Callable[[], Problems], leave: Callable[[], NoReturn], fork: Callable[[], int] = os.fork
+    ) -> None:
         self._said, saying = os.pipe()
-        self.pid = os.fork()
+        self.pid = fork()
         if self.pid == 0:
             os.close(self._said)
             try:
@@ -144,7 +147,12 @@ def calling(act: Callable[[], Problems]) -> Iterator[Problems]:
             thread.join()
 
 
-def read_after_fork(leave: Callable[[], NoReturn]) -> Problems:
+def fork_in_c() -> int:
+    """As uWSGI does: no handler of Python runs."""
+    return int(ctypes.PyDLL(None).fork())
+
+
+def read_after_fork(leave: Callable[[], NoReturn], fork: Callable[[], int] = os.fork) -> Problems:
     ids = enqueue(JOBS)
     open_connections()
     start = FORK.Barrier(3)
@@ -153,11 +161,25 @@ def read_after_fork(leave: Callable[[], NoReturn]) -> Problems:
         start.wait(DEADLINE_SECONDS)
         return in_threads(lambda: read_many(ids))
 
-    children = [Child(read_together, leave) for _ in range(2)]
+    children = [Child(read_together, leave, fork) for _ in range(2)]
     problems = read_together()
     for child in children:
         problems += child.problems()
     return problems + in_threads(lambda: read_many(ids))
+
+
+def refuse_after_fork_in_c() -> Problems:
+    """SQLite cannot open a file beside an inherited connection, and this fork closed none."""
+    ids = enqueue(JOBS)
+
+    def expect_refusal() -> Problems:
+        try:
+            app.store.job(ids[0])
+        except StoreUnavailable as error:
+            return [] if "lazy-apps" in str(error) else [str(error)]
+        return ["the child used the file"]
+
+    return Child(expect_refusal, leave_at_once, fork_in_c).problems() + read_many(ids)
 
 
 def fork_during_calls() -> Problems:
@@ -289,6 +311,8 @@ def _locks() -> int:
 
 SCENARIOS: dict[str, Callable[[], Problems]] = {
     **{f"read_{name}": partial(read_after_fork, leave) for name, leave in LEAVING.items()},
+    "read_after_fork_in_c": partial(read_after_fork, leave_at_once, fork_in_c),
+    "refuse_after_fork_in_c": refuse_after_fork_in_c,
     "fork_during_calls": fork_during_calls,
     "map_in_pool": map_in_pool,
     "fork_twice": fork_twice,

@@ -49,6 +49,15 @@ def test_forked_processes_read_their_own_rows_over_http(sqlite_fleet: Fleet) -> 
     assert run(",".join(scenarios), sqlite_fleet.plane().url, sqlite_fleet.token) == [[]]
 
 
+def test_fork_in_c_is_noticed_at_first_call(postgres_url: str, sqlite_fleet: Fleet) -> None:
+    assert run("read_after_fork_in_c", postgres_url) == [[]]
+    assert run("read_after_fork_in_c", sqlite_fleet.plane().url, sqlite_fleet.token) == [[]]
+
+
+def test_sqlite_file_is_refused_after_fork_in_c(sqlite_url: str) -> None:
+    assert run("refuse_after_fork_in_c", sqlite_url) == [[]]
+
+
 def test_postgres_session_survives_calls_and_exit_of_forked_child(postgres_url: str) -> None:
     assert run("keep_session", postgres_url) == [[]]
 

@@ -88,4 +88,12 @@ MUTANTS = (
         "        self._sending",
         ("forks/test_transports.py::test_forked_child_does_not_publish_pending_messages_of_its_parent",),
     ),
+    Mutant(
+        "fork-in-c-unnoticed",
+        "A child that a server forked in C uses no connection of its parent.",
+        "forks.py",
+        "    if getpid() != _process:\n        with",
+        "    if False:\n        with",
+        ("forks/test_clients.py::test_fork_in_c_is_noticed_at_first_call",),
+    ),
 )

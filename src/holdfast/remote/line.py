@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
-from holdfast.forks import after_fork
+from holdfast.forks import after_fork, notice_fork
 from holdfast.remote.refusals import NotDone, error_for, retry_after
 from holdfast.remote.secret import Secret
 
@@ -150,6 +150,7 @@ class Line:
         seconds: float,
         headers: Mapping[str, str] | None,
     ) -> httpx.Response:
+        notice_fork()
         return self._client.request(
             method,
             path,

@@ -21,7 +21,7 @@ from holdfast.domain.answers import Beat
 from holdfast.domain.caching import check_place, checked_batch, checked_ttl, checked_value
 from holdfast.domain.names import check_name
 from holdfast.domain.sources import Cached
-from holdfast.forks import after_fork, before_fork, fork_safe, leak, postponed
+from holdfast.forks import after_fork, before_fork, fork_safe, leak, notice_fork, postponed
 
 BUSY_SECONDS = 5.0
 FORGETS_EVERY = 50  # so many values kept, a batch of expired ones goes
@@ -127,6 +127,7 @@ class CacheFile:
         return deleted.rowcount
 
     def _use(self, act: Callable[[sqlite3.Connection], Answer], otherwise: Answer) -> Answer:
+        notice_fork()
         with postponed(), self._lock:
             if self._is_lost:
                 return otherwise

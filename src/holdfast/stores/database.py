@@ -17,7 +17,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine, text
 
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
-from holdfast.forks import after_fork
+from holdfast.forks import after_fork, notice_fork
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.types import to_text
 
@@ -148,6 +148,7 @@ def content_checked(database: Database, field: str) -> Iterator[None]:
 
 def borrow(connection: Any, now: datetime | None) -> Transaction | None:
     """A transaction on what the user handed in; None when it is nothing that can be borrowed."""
+    notice_fork()
     if _is_session(connection):
         connection = connection.connection()
     if isinstance(connection, Connection):

@@ -31,7 +31,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from holdfast.domain.errors import RequestFailed, StoreUnavailable
 from holdfast.domain.spec import decode_json
-from holdfast.forks import after_fork, cut_off, leak, postponed
+from holdfast.forks import after_fork, cut_off, leak, notice_fork, postponed
 from holdfast.stores.database import CursorTransaction, Database, Parameters, SessionLost
 from holdfast.stores.postgres_session import (
     COMPILES,
@@ -123,6 +123,7 @@ class PostgresDatabase(Database):
             yield transaction
 
     def take_kept(self) -> Kept | None:
+        notice_fork()
         while self._kept:
             with suppress(IndexError):  # somebody else was quicker
                 pool, taken, driver, since = kept = self._kept.pop()

@@ -35,7 +35,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, Pool, QueuePool, StaticPool
 
 from holdfast.domain.errors import ConfigurationError, StoreUnavailable
-from holdfast.forks import after_fork, before_fork, gate
+from holdfast.forks import after_fork, before_fork, gate, leak, notice_fork
 from holdfast.stores.checkpoint import Checkpointer
 from holdfast.stores.database import Clock, CursorTransaction, Database, Parameters, Row, utc_now
 from holdfast.stores.statements.words import SQLITE, Statement
@@ -243,13 +243,18 @@ class SqliteDatabase(Database):
         self.engine.dispose()
 
     def _after_fork(self) -> None:
-        if self._is_used_by_parent:
+        pool = self.engine.pool
+        # `_before_fork` closes idle connections. It did not run in a server that forks in C.
+        has_inherited = isinstance(pool, QueuePool) and pool.checkedin() > 0
+        if self._is_used_by_parent or has_inherited:
+            leak(pool)
+            self.engine.dispose(close=False)
             event.listen(self.engine, "do_connect", self._refuse)
 
     def _refuse(self, *_connecting: object) -> None:
         raise StoreUnavailable(
-            f"this process was forked while another thread of its parent was using the SQLite file {self._file}, and"
-            " SQLite cannot open it here; fork when no call is under way, or start the process with 'spawn'"
+            f"this process was forked while its parent had the SQLite file {self._file} open, and SQLite cannot open it"
+            " here; fork when no call is under way, start the process with 'spawn', or set lazy-apps for uWSGI"
         )
 
     def _replaced(self, driver: FileConnection) -> FileReplaced:
@@ -267,6 +272,7 @@ class SqliteDatabase(Database):
 
         Whoever takes a cursor of it closes that, also when something fails: a statement that is not through keeps its
         lock, and holds up the next commit, for as long as somebody has the error."""
+        notice_fork()
         try:
             with self.engine.connect() as connection:
                 yield connection.connection.driver_connection

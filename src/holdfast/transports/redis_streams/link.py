@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.domain.errors import ConfigurationError
-from holdfast.forks import after_fork, postponed
+from holdfast.forks import after_fork, notice_fork, postponed
 from holdfast.transports.redis_streams.breaker import Breaker
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Link:
         self.ask(lambda: self.client.srem(key, *members))
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
+        notice_fork()
         errors = _load_errors()
         # Connecting may take as long as the answer, and a script may have to be sent twice.
         if not self.breaker.admits(3 * self._timeout):

@@ -33,8 +33,8 @@ MUTANTS = (
         "sqlite-file-in-use-opened-by-child",
         "A child that was forked while its parent used an SQLite file does not open it.",
         "stores/sqlite.py",
-        "        if self._is_used_by_parent:",
-        "        if False:",
+        "        if self._is_used_by_parent or has_inherited:",
+        "        if has_inherited:",
         ("forks/test_transports.py::test_child_that_is_forked_inside_sqlite_transaction_is_refused",),
     ),
     Mutant(

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine
 
 from holdfast.domain.answers import Beat, Status
 from holdfast.domain.job import NewJob
+from holdfast.domain.spec import Undecodable
 from holdfast.stores.postgres_url import postgres_url as with_driver
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_store
@@ -46,11 +47,7 @@ def open_way(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Open
 
 
 @pytest.mark.parametrize("style", ["German", "SQL, DMY", "Postgres, MDY"])
-def test_heartbeat_is_confirmed_whatever_the_date_style(
-    postgres_url: str, open_way: Open, style: str, request: pytest.FixtureRequest
-) -> None:
-    if request.node.callspec.params["open_way"] == "engine":
-        style = "ISO, DMY"  # psycopg itself reads no timestamps in another style
+def test_heartbeat_is_confirmed_whatever_the_date_style(postgres_url: str, open_way: Open, style: str) -> None:
     set_default(postgres_url, f"DateStyle = '{style}'")
     store = open_way()
     for _ in range(3):
@@ -61,6 +58,32 @@ def test_heartbeat_is_confirmed_whatever_the_date_style(
         answers = [answer for found in threads.map(lambda beat: store.heartbeat([beat]), beats) for answer in found]
     assert [answer.status for answer in answers] == [Status.APPLIED] * 3
     assert {store.job(job.job_id).state for job in claimed} == {"running"}
+
+
+def test_session_of_users_engine_keeps_its_own_date_style(postgres_url: str) -> None:
+    set_default(postgres_url, "DateStyle = 'German'")
+    engine = create_engine(with_driver(postgres_url), pool_size=1, max_overflow=0)
+    store = open_store(engine)
+    try:
+        job = store.enqueue(NewJob(task="work"))
+        assert store.job(job.id).created_at.tzinfo is not None
+        with engine.begin() as own:
+            assert own.exec_driver_sql("SHOW DateStyle").scalar_one() == "German, DMY"
+            assert store.enqueue(NewJob(task="work", unique_key="k"), connection=own).created
+        assert store.counts() == {"pending": 2}
+    finally:
+        store.close()
+
+
+def test_users_engine_reads_payload_that_cannot_be_decoded(postgres_url: str) -> None:
+    store = open_store(create_engine(with_driver(postgres_url)))
+    try:
+        query(postgres_url, f"INSERT INTO holdfast_jobs (task, payload) VALUES ('work', '{{\"n\": {'9' * 5_000}}}')")
+        [claimed] = store.claim("w", 1)
+        assert isinstance(claimed.payload, Undecodable)
+        assert isinstance(store.job(claimed.job_id).payload, Undecodable)
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

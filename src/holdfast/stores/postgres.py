@@ -38,14 +38,16 @@ from holdfast.stores.postgres_session import (
     MAX_AGE_SECONDS,
     STRICTER,
     Preparing,
+    adapt_reading,
     is_fit,
     is_read_only_or_fatal,
     is_stricter,
     network_options,
     prepare_session,
+    restore_dates,
+    set_iso_dates,
     statement_preparation,
 )
-from holdfast.stores.postgres_times import UtcLoader
 from holdfast.stores.postgres_url import postgres_url
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.watchdog import Watchdog
@@ -203,7 +205,7 @@ class _Lent:
     Every verb pays for this: hence no engine's `connect`, which costs as much again as a statement, and no generator,
     of which three around each other took as long as the pool."""
 
-    __slots__ = ("_borrowed", "_cursor", "_database", "_driver", "_kept", "_pool", "_taken")
+    __slots__ = ("_borrowed", "_cursor", "_database", "_date_style", "_driver", "_kept", "_pool", "_taken")
 
     def __init__(self, database: PostgresDatabase, kept: Kept | None = None) -> None:
         self._database = database
@@ -215,9 +217,10 @@ class _Lent:
             self._borrowed = not self._driver.autocommit  # from a user's engine, who expects transactions of it
             if self._borrowed:
                 self._driver.autocommit = True
+                self._date_style = set_iso_dates(self._driver)
             self._cursor = self._driver.cursor()
             if self._borrowed:
-                self._cursor.adapters.register_loader("timestamptz", UtcLoader)
+                adapt_reading(self._cursor)
         except Exception as error:
             self._taken.invalidate()
             raise_if_away(error)
@@ -277,7 +280,12 @@ class _Lent:
             self._taken.invalidate()
             return
         if self._borrowed:
-            self._driver.autocommit = False
+            try:
+                restore_dates(self._driver, self._date_style)
+                self._driver.autocommit = False
+            except psycopg.Error:
+                self._taken.invalidate()
+                return
         self._database.give_back((self._pool, self._taken, self._driver, 0.0))
 
 
@@ -299,7 +307,7 @@ class UncompiledTransaction(CursorTransaction):
             super().run(statement, parameters)
 
 
-class ReadCommittedTransaction(CursorTransaction):
+class ReadCommittedTransaction(UncompiledTransaction):
     """For sessions that are not ours to set, and whose transactions are stricter by default.
 
     A single statement gets a transaction of its own, which costs two round trips."""
@@ -308,8 +316,7 @@ class ReadCommittedTransaction(CursorTransaction):
         if self.cursor.connection.info.transaction_status != TransactionStatus.IDLE:
             super().run(statement, parameters)
         else:
-            with _begun_with(_WITHOUT_COMPILATION, self.cursor):
-                super().run(statement, parameters)
+            self._run_alone(statement, parameters)
 
 
 @contextmanager

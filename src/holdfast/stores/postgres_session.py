@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg.types.json import set_json_loads
 from sqlalchemy import URL
 
 from holdfast.domain.errors import ConfigurationError
+from holdfast.domain.spec import decode_json
 from holdfast.stores.postgres_times import UtcLoader
 from holdfast.stores.postgres_url import SESSION_KIND
 
@@ -103,6 +105,27 @@ def prepare_session(connection: Any, record: Any, preparing: Preparing) -> None:
         connection.prepare_threshold = preparing.after
     record.info.update({POOLED: not direct, COMPILES: compiles, STRICTER: stricter and not direct})
     record.info[MADE] = time.monotonic()
+
+
+def adapt_reading(cursor: Any) -> None:
+    """Read times and JSON as our own sessions do, on a cursor of the user's session."""
+    cursor.adapters.register_loader("timestamptz", UtcLoader)
+    set_json_loads(decode_json, cursor)
+
+
+def set_iso_dates(connection: Any) -> str | None:
+    """The DateStyle that the user's session had, if psycopg cannot read times in it. Without a round trip if it can."""
+    style: str | None = connection.info.parameter_status("DateStyle")
+    if style is None or style.startswith("ISO"):
+        return None
+    connection.execute("SET DateStyle = 'ISO'", prepare=False)
+    return style
+
+
+def restore_dates(connection: Any, style: str | None) -> None:
+    """Set back what `set_iso_dates` found."""
+    if style is not None:
+        connection.execute("SELECT set_config('DateStyle', %s, false)", [style], prepare=False)
 
 
 def is_stricter(connection: Any) -> bool:

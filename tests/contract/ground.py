@@ -124,3 +124,15 @@ def run(connection: Connection, statement: str, **parameters: Any) -> list[tuple
     else:
         result = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     return [tuple(row) for row in result] if result.returns_rows else []
+
+
+@contextmanager
+def failing(by_hand: ByHand, event: str, condition: str, code: str) -> Iterator[None]:
+    """On Postgres: a statement that meets such a row (`DELETE ON holdfast_jobs`) fails with this SQLSTATE."""
+    raised = f"RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = 'failing'"
+    by_hand(f"CREATE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raised}; END $$")
+    by_hand(f"CREATE TRIGGER failing BEFORE {event} FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION failing()")
+    try:
+        yield
+    finally:
+        by_hand("DROP FUNCTION failing() CASCADE")

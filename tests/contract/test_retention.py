@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine
 
 from holdfast.domain.answers import Operated
-from holdfast.domain.errors import Conflict, InvalidInput
+from holdfast.domain.errors import Conflict, InvalidInput, RequestFailed
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import TERMINAL, State
 from holdfast.domain.logs import LogLine, Stream
@@ -19,7 +19,7 @@ from holdfast.maintenance.retention import Retention
 from holdfast.stores.ids import new_ids
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import enqueueing, retaining
-from tests.contract.ground import ByHand, Clock, on_postgres, run
+from tests.contract.ground import ByHand, Clock, failing, on_postgres, run
 from tests.contract.steps import claim_this, enqueue, history, job_in, report, settle_well, start
 from tests.servers.waiting import wait_until
 
@@ -221,6 +221,18 @@ def test_a_group_that_a_users_foreign_key_holds_does_not_keep_the_others(store: 
         assert history(store, free)[-1] == "pruned"
     finally:
         by_hand("DROP TABLE invoices")
+
+
+@on_postgres
+def test_group_that_meets_a_time_limit_does_not_keep_the_others(store: SqlStore, by_hand: ByHand) -> None:
+    slow, free = job_in(store, State.SUCCEEDED, queue="a"), job_in(store, State.SUCCEEDED, queue="b")
+    store.set_retention("jobs", "*", "succeeded", 0.0)
+    with failing(by_hand, "DELETE ON holdfast_jobs", "OLD.queue = 'a'", "57014"):
+        with pytest.raises(RequestFailed):
+            list(Retention(lambda: store).jobs())
+        assert left(by_hand) == {slow}
+    assert history(store, free)[-1] == "pruned"
+    assert sum(Retention(lambda: store).jobs()) == 1
 
 
 @pytest.mark.usefixtures("clock")

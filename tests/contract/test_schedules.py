@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from holdfast.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from holdfast.domain.errors import Conflict, InvalidInput, NotFound, RequestFailed, StoreUnavailable
 from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Succeeded
@@ -16,7 +16,7 @@ from holdfast.domain.schedule import Declaration, Fired, Schedule, Tick, due
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.types import to_text
 from holdfast.stores.verbs import firing
-from tests.contract.ground import ByHand, Clock, on_postgres, on_sqlite
+from tests.contract.ground import ByHand, Clock, failing, on_postgres, on_sqlite
 from tests.contract.steps import claim, enqueue, new, settle_well
 
 TEN_MINUTES = 600.0
@@ -226,6 +226,31 @@ def test_a_broken_schedule_keeps_no_other_from_firing(store: SqlStore, clock: Cl
     store.set_schedule("b-cron", every_seconds=TEN_MINUTES)
     by_hand("UPDATE holdfast_schedules SET job = '{}'")
     assert [tick.schedule for tick in fire(store)] == ["c-payload", "e-option"]
+
+
+@on_postgres
+def test_schedule_whose_statement_fails_keeps_no_other_from_firing(
+    store: SqlStore, clock: Clock, by_hand: ByHand
+) -> None:
+    names = ("a", "b", "c")
+    announce(store, *(declare(name) for name in names))
+    clock.move(601)
+    with failing(by_hand, "UPDATE ON holdfast_schedules", "NEW.name = 'b'", "57014"):
+        fired = store.fire_schedules("ann")
+    assert [tick.schedule for tick in fired.ticks] == ["a", "c"]
+    assert [failure.schedule for failure in fired.failures] == ["b"]
+    assert [tick.schedule for tick in fire(store)] == ["b"]
+
+
+@on_postgres
+def test_schedule_whose_statement_fails_is_announced_again_and_keeps_no_other(store: SqlStore, by_hand: ByHand) -> None:
+    declared = [declare(name) for name in ("a", "b", "c")]
+    with failing(by_hand, "INSERT ON holdfast_schedules", "NEW.name = 'b'", "57014"):
+        with pytest.raises(RequestFailed):
+            store.announce_schedules(declared)
+        assert [schedule.name for schedule in store.schedules()] == ["a", "c"]
+    announce(store, *declared)
+    assert [schedule.name for schedule in store.schedules()] == ["a", "b", "c"]
 
 
 def test_broken_ones_never_hide_those_behind_them(

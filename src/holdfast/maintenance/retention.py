@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import is_away
 from holdfast.domain.retention import Group, Kept, Rules
 from holdfast.maintenance.chores import Chore
 
@@ -99,9 +99,9 @@ def _in_turn(store: UpkeepStore, what: Kept, remove: Callable[[Group], tuple[int
         for group in groups:
             try:
                 count, more = remove(group)
-            except StoreUnavailable:
-                raise
             except Exception as error:
+                if is_away(error):
+                    raise
                 problem = problem or error
                 continue
             if more and count:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import is_away
 from holdfast.domain.events import Events, UpkeepDone, UpkeepFailed, UpkeepStep
 from holdfast.maintenance.chores import Chore
 from holdfast.periodic.desk import Desk, Refusal
@@ -140,9 +140,9 @@ class Upkeep:
         began = time.monotonic()
         try:
             count, renewed, ours = self._visit(visit.task, visit.renew)
-        except StoreUnavailable:
-            raise
         except Exception as error:
+            if is_away(error):
+                raise
             return _Visited(None, time.monotonic() - began, error=error, stack=traceback.format_exc())
         return _Visited(count, time.monotonic() - began, renewed, ours)
 

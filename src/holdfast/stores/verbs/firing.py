@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.domain import manifest
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import is_away
 from holdfast.domain.job import Enqueued
 from holdfast.domain.names import check_name
 from holdfast.domain.schedule import Fired, Firing, Outcome, Schedule, ScheduleFailure, Tick, due
@@ -45,12 +45,12 @@ def fire_schedules(database: Database, holder: str, lease_seconds: float) -> Fir
         for row in due_rows:
             try:
                 ticks_, after = _fire(database, row, now, holder, lease_seconds)
-            except StoreUnavailable as error:
-                if not _is_key_being_taken(error):
+            except Exception as error:  # an error of one schedule must not keep the others from firing
+                if _is_key_being_taken(error):
+                    upcoming.append(now + ASK_AGAIN)
+                    continue
+                if is_away(error):
                     raise
-                upcoming.append(now + ASK_AGAIN)
-                continue
-            except Exception as error:  # whatever is wrong with this one must not keep the others from firing
                 failures.append(ScheduleFailure(str(row[0]), f"{type(error).__name__}: {error}"))
                 continue
             ticks += ticks_
@@ -155,7 +155,7 @@ def _with_jobs(
     return [*fired, *(tick for tick in ticks if tick.outcome == Outcome.SKIPPED)]
 
 
-def _is_key_being_taken(error: StoreUnavailable) -> bool:
+def _is_key_being_taken(error: Exception) -> bool:
     """Somebody's open transaction is taking the job's unique key. The other schedules do not wait for it."""
     return getattr(error.__cause__, "sqlstate", None) == _LOCK_NOT_AVAILABLE
 

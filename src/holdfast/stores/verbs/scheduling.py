@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from holdfast.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from holdfast.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable, is_away
 from holdfast.domain.job import Enqueued
 from holdfast.domain.names import check_integer, check_name
 from holdfast.domain.schedule import Declaration, Schedule, ScheduleFailure, Tick, overridden
@@ -45,16 +45,21 @@ def announce(database: Database, declared: Sequence[Declaration]) -> tuple[Sched
     with database.reading() as transaction:
         known: dict[str, str | None] = {row[0]: row[1] for row in transaction.rows(sql.DECLARED)}
     failures = []
+    unknown: StoreUnavailable | None = None
     for item in sorted(declared, key=lambda item: item.name):
         if known.get(item.name) == schedule_rows.declaration_text(item.to_json()):
             continue
         try:
             _announce(database, item)
-        except StoreUnavailable:
-            raise
+        except StoreUnavailable as error:
+            if is_away(error):
+                raise
+            unknown = unknown or error
         except Exception as error:  # one that is broken must not keep the others, or the worker, from their work
             failures.append(ScheduleFailure(item.name, f"{type(error).__name__}: {error}"))
     touch(database, declared)
+    if unknown is not None:  # it may be transient: the caller announces all again
+        raise unknown
     return tuple(failures)
 
 

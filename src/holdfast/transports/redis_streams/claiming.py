@@ -79,7 +79,7 @@ class MessageClaims:
                 by_job.setdefault(message.job_id, message)
         try:
             claimed = self._claim_jobs(asked, by_job) if by_job else []
-        except HoldfastError:
+        except Exception:  # also an error of the driver: without this the messages wait to be taken over
             self._put_back(messages)
             raise
         won = {by_job[job.job_id] for job in claimed if job.job_id in by_job}

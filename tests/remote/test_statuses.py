@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -164,6 +165,28 @@ def test_client_raises_store_unavailable_for_response_of_something_else_and_reco
             app.store.job(job)
         proxy.pass_on()
         assert app.store.job(job).id == job
+
+
+def test_report_that_the_store_fails_does_not_hold_up_its_neighbours(tmp_path: Path, postgres_url: str) -> None:
+    """SQLSTATE 54000 says nothing about the content, and nothing about the store's other rows."""
+    with Fleet(tmp_path, postgres_url) as fleet, serving(postgres_url, duties=True) as served:
+        fleet.tasks(TASKS)
+        good = [fleet.enqueue("answer", {"number": number}, lease_seconds=600.0) for number in range(5)]
+        odd = fleet.enqueue("answer", {"number": 666}, lease_seconds=600.0)
+        fails = "BEGIN RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'not 666'; END"
+        when = "NEW.state = 'succeeded' AND NEW.result::text = '666'"
+        query(postgres_url, f"CREATE FUNCTION failing() RETURNS trigger LANGUAGE plpgsql AS $$ {fails} $$")
+        query(
+            postgres_url,
+            "CREATE TRIGGER failing BEFORE UPDATE ON holdfast_jobs"
+            f" FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION failing()",
+        )
+        fleet.remote_worker(served.url, "--slots", "6")
+        fleet.wait_for_counts(succeeded=5, running=1)
+        assert {fleet.job(job_id).state for job_id in good} == {State.SUCCEEDED}
+        query(postgres_url, "DROP TRIGGER failing ON holdfast_jobs")
+        fleet.wait_for_counts(succeeded=6)
+        assert (fleet.job(odd).result, fleet.job(odd).attempt) == (666, 1)
 
 
 def test_content_that_is_bad_is_still_replaced_over_http(sqlite_fleet: Fleet, plane: Served) -> None:

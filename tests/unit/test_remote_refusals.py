@@ -38,7 +38,7 @@ def test_too_large_says_what_and_how_much_there_may_be(body: str, field: str, li
 
 
 def problem(status: int, **members: object) -> bytes:
-    return json.dumps({"title": "No", "status": status, "detail": "x: no", **members}).encode()
+    return json.dumps({"type": "about:blank", "title": "No", "status": status, "detail": "x: no", **members}).encode()
 
 
 FOREIGN = [
@@ -47,6 +47,8 @@ FOREIGN = [
     b'{"detail": "Not Found"}',
     b'{"message": "no", "status": "error"}',
     b'{"title": "Nope", "status": 418, "detail": "of another response"}',
+    b'{"type": "about:blank", "title": "Not Found", "status": %d, "detail": "No route.", "instance": "/x"}',
+    b'{"type": "https://example.com/errors/no-route", "title": "No", "status": %d, "detail": "No route."}',
     b"[1]",
     b"[" * 100_000,
 ]
@@ -57,7 +59,7 @@ FOREIGN = [
     "status", [300, 302, 400, 403, 404, 405, 409, 410, 415, 422, 429, 451, 500, 501, 502, 503, 511, 599]
 )
 def test_any_response_that_is_not_a_control_planes_own_means_unavailable(status: int, body: bytes) -> None:
-    error = error_for(status, body, "https://example.com", waits=True)
+    error = error_for(status, body.replace(b"%d", b"%d" % status), "https://example.com", waits=True)
     assert isinstance(error, StoreUnavailable), error
     assert not proves_bad_content(error)
 

@@ -118,6 +118,8 @@ def _problem(status: int, body: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or found.get("status") != status:
         return None
+    if found.get("type") != "about:blank" or "instance" in found:  # a gateway's own RFC 9457 problem
+        return None
     return found if isinstance(found.get("title"), str) and isinstance(found.get("detail"), str) else None
 
 

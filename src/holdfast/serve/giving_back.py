@@ -12,11 +12,9 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 
 from holdfast.domain.answers import Status
-from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.outcome import Outcome, Released, Report
 from holdfast.serve.budget import Budget
-from holdfast.serve.problems import Refused
 from holdfast.serve.waiters import Wanted
 
 TRIES = 5
@@ -65,7 +63,7 @@ class GivingBack:
                     del self._lost[worker, credential]
 
     async def _look(self, worker: str, credential: str) -> None:
-        with suppress(StoreUnavailable, Refused):
+        with suppress(Exception):  # of whatever kind: the next look tries again, and the reaper has what is left
             jobs = await self._claims.call(lambda store: store.recover(worker, credential=credential))
             await self._settle(worker, credential, jobs, LOST)
 
@@ -93,7 +91,7 @@ class GivingBack:
     async def _not_taken(self, reports: list[Report]) -> list[Report]:
         try:
             answers = await self._control.call(lambda store: store.settle(reports))
-        except (StoreUnavailable, Refused):
+        except Exception:  # tried again; what is left over is the reaper's
             return reports
         return [report for report, answer in zip(reports, answers, strict=True) if answer.status is Status.BUSY]
 

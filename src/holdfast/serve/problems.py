@@ -95,7 +95,7 @@ _TEXTS = {
     415: "the body is not application/json",
     422: "a value breaks a rule",
     429: "more requests than this credential may send",
-    503: "the store does not answer now; ask again after Retry-After",
+    503: "the store does not answer now; ask again after Retry-After, or after a second where there is none",
 }
 # For `responses=` of a router or a route: every refusal it may answer with.
 PROBLEMS: dict[int | str, dict[str, Any]] = {status: _documented(status, text) for status, text in _TEXTS.items()}
@@ -131,9 +131,8 @@ async def _known(_request: Request, error: Exception) -> ProblemResponse:
         case NotFound():
             return problem(404, str(error))
         case RequestFailed():
-            # A client that sent a batch repeats it item by item: `remote/refusals.py`.
-            headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}
-            return problem(503, "the store failed this request; ask again", "Ask again", headers, failed="request")
+            # Without Retry-After: a client that sent a batch sends its items one by one at once (`remote/refusals.py`).
+            return problem(503, "the store failed this request; ask again", "Ask again", failed="request")
         case _:
             # Which store, and what it said, is in the log: whoever asks may be anybody.
             headers = {"Retry-After": str(RETRY_AFTER_SECONDS)}

@@ -179,3 +179,48 @@ def check_ends(driver: Driver) -> None:
     driver.wait("returned", timeout=60.0)
     driver.send("stop")
     driver.wait_exit(timeout=60.0)
+
+
+BREAKING = '''
+import builtins
+
+def broken(*arguments, **named):
+    raise RuntimeError("replaced by user code")
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+def break_engine(way: str) -> None:
+    if way == "message":
+        raise Unprintable
+    if way == "import":
+        builtins.__import__ = broken
+    else:
+        builtins.isinstance = builtins.len = builtins.type = broken
+
+@app.task
+def change(way: str) -> None:
+    break_engine(way)
+    raise ValueError("as it should")
+
+@app.task
+async def achange(way: str) -> None:
+    break_engine(way)
+    raise ValueError("as it should")
+'''
+
+
+@pytest.mark.parametrize("way", ["message", "import", "builtins"])
+@pytest.mark.parametrize(("kind", "slots"), KINDS.values(), ids=KINDS)
+def test_job_ends_or_its_runner_does_where_user_code_breaks_the_engine(
+    start: Start, kind: str, slots: int, way: str
+) -> None:
+    """An error of the engine's own in a coroutine was only logged, and its job stayed started for ever."""
+    driver = start(BREAKING, kind=kind, slots=slots).ready()
+    driver.run(job(1, "achange" if kind == "async" else "change", way=way))
+    wait_until(
+        lambda: bool(driver.heard("done", id="1.1")) or driver.popen.poll() is not None,
+        what="the end of the job or of the runner",
+        timeout=60.0,
+    )

@@ -77,5 +77,7 @@ def ending_process() -> Iterator[None]:
 
 def leave_nothing() -> None:
     """End at once, with everything that was started here: the supervisor is gone, or cannot reach us any more."""
-    kill_trees(descendants(getpid()))
-    _exit(1)
+    try:
+        kill_trees(descendants(getpid()))
+    finally:
+        _exit(1)

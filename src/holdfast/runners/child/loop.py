@@ -39,12 +39,13 @@ class LoopServer:
 
     def serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        while not self._is_finished:
-            try:
-                self._loop.run_forever()
-            except BaseException:  # asyncio lets SystemExit and KeyboardInterrupt of a user's own sub-task through
-                with contextlib.suppress(Exception):  # stderr may be closed
-                    traceback.print_exc()
+        with ending_process():  # a loop that user code has broken fails again each time
+            while not self._is_finished:
+                try:
+                    self._loop.run_forever()
+                except (SystemExit, KeyboardInterrupt):  # asyncio lets them through from a user's own sub-task
+                    with contextlib.suppress(Exception):  # stderr may be closed
+                        traceback.print_exc()
 
     def _handle_here(self, frame: Frame) -> None:
         with ending_process():  # asyncio would only log it
@@ -66,13 +67,13 @@ class LoopServer:
         work.wake = lambda: task.cancel() if work.is_entered else None
 
     async def _run(self, work: Work) -> None:
-        work.is_entered = True
-        if work.context.cancelled:
-            done = Done(stopped_before_start(work))
-        else:
-            done = await self._service.executor.arun(work)
-        self._service.leave_if_forked()
-        with ending_process():
+        with ending_process():  # asyncio would only log it, and the job would stay started for ever
+            work.is_entered = True
+            if work.context.cancelled:
+                done = Done(stopped_before_start(work))
+            else:
+                done = await self._service.executor.arun(work)
+            self._service.leave_if_forked()
             if (task := asyncio.current_task()) is not None:
                 self._running.discard(task)
             self._service.inbox.finished(work)

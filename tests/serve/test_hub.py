@@ -14,7 +14,7 @@ import pytest
 from holdfast.domain.errors import RequestBusy, StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
-from holdfast.serve import lines
+from holdfast.serve import lines, repeats
 from holdfast.serve.hub import Hub
 from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
 from holdfast.serve.problems import Refused
@@ -147,6 +147,23 @@ def test_with_a_request_id_the_client_can_ask_for_it_again(
     [job_id] = served.enqueue(queue)
     asyncio.run(story())
     assert [event.event for event in served.store.events(job_id)] == ["enqueued", "claimed", "succeeded"]
+
+
+def test_jobs_of_a_client_that_never_gets_its_answers_are_given_back(
+    served: Served, worker: httpx.Client, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a proxy that is always late, repeats renewed the leases of jobs that nobody ran, without end."""
+    [job_id] = served.enqueue(queue)
+    asked: dict[str, Any] = {"streams": [queue], "request_id": f"late-{queue}"}
+    for _ in range(5):
+        assert say(worker, "claim", **asked)["job_id"] == job_id
+    monkeypatch.setattr(repeats, "REPEATED_SECONDS", 0.0)
+    assert not say(worker, "claim", **asked)["claimed"]
+    asyncio.run(until(lambda: served.store.job(job_id).transition == "released", "the job is given back"))
+    job = served.store.job(job_id)
+    assert (job.state, job.failures, job.crashes) == (State.PENDING, 0, 0)
+    assert not say(worker, "claim", **asked)["claimed"]
+    assert claim(worker, queue)["job_id"] == job_id
 
 
 def test_a_store_that_fails_is_waited_out(served: Served, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:

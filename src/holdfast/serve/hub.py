@@ -17,7 +17,7 @@ from holdfast.domain.job import Claimed
 from holdfast.domain.outcome import Failed, JobError
 from holdfast.ports import Store
 from holdfast.serve.budget import Budget
-from holdfast.serve.giving_back import GivingBack
+from holdfast.serve.giving_back import LOST, GivingBack
 from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
 from holdfast.serve.repeats import Repeats
 from holdfast.tasks.arguments import InvalidArguments, decodable
@@ -43,6 +43,9 @@ class Hub:
         leaving = asyncio.ensure_future(gone)
         try:
             found = await self._repeats.answer_before(wanted)
+            if found is not None and found.jobs and self._repeats.is_unheard(wanted):
+                self._giving_back.end(wanted, found.jobs, LOST)
+                found = Found([], found.asked_at)
             if found is None:
                 found = await self._wait(wanted, wait_seconds, leaving)
             elif not found.jobs:

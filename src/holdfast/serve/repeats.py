@@ -2,6 +2,9 @@
 
 Whoever arrives is looked up; whoever waits is looked up again now and then, because the first try of a request may be
 answered elsewhere after its second has begun to wait here. One query serves all of them.
+
+Every repeat renews the leases. A client that repeats for `REPEATED_SECONDS` gets no answers in time, say behind a proxy
+that is always a minute late: its jobs are given back, or nobody would ever run them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from holdfast.serve.problems import Refused
 from holdfast.serve.waiters import Found, Waiter, Wanted
 
 Request = tuple[str, str]  # credential and request id
+REPEATED_SECONDS = 60.0
+MAX_REPEATED = 10_000
 
 
 class Repeats:
@@ -25,6 +30,7 @@ class Repeats:
         self._claims = claims
         self._look_every = look_every
         self._waiting: dict[Request, Waiter] = {}
+        self._repeated: dict[Request, float] = {}  # when it was first sent again
         self._known: Batch[Request, bool] = Batch(self._look_up)
         self._looking: asyncio.Task[None] | None = None
 
@@ -33,7 +39,16 @@ class Repeats:
         request = _request(wanted)
         if request is None or not (await self._known([request]))[0]:
             return None
+        self._repeated.setdefault(request, time.monotonic())
+        while len(self._repeated) > MAX_REPEATED:
+            del self._repeated[next(iter(self._repeated))]
         return await self._again(request)
+
+    def is_unheard(self, wanted: Wanted) -> bool:
+        """Whether the client has repeated its request for so long that it does not get the answers."""
+        request = _request(wanted)
+        since = None if request is None else self._repeated.get(request)
+        return since is not None and time.monotonic() - since > REPEATED_SECONDS
 
     def waiter(self, wanted: Wanted) -> Waiter | None:
         """The one who waits here for the same request."""

@@ -144,6 +144,26 @@ def test_patched_library_does_not_reach_the_engine(start: Start, names: list[str
     check_ends(driver)
 
 
+def test_command_whose_setup_fails_fails_alone(start: Start) -> None:
+    driver = start(TASKS).ready()
+    driver.run(job(1, "change", names=["os.pipe"]))
+    outcome(driver, "1.1")
+    driver.run(job(6, "program"))
+    error = outcome(driver, "6.1")["error"]
+    assert (error["code"], error["message"]) == ("RuntimeError", "replaced by user code")
+    check_jobs_run(driver, "")
+    check_ends(driver)
+
+
+@pytest.mark.parametrize(("kind", "slots"), KINDS.values(), ids=KINDS)
+def test_thread_class_that_the_app_replaces_at_import_does_not_reach_the_engine(
+    start: Start, kind: str, slots: int
+) -> None:
+    driver = start(f"{TASKS}\nthreading.Thread = broken\n", kind=kind, slots=slots).ready()
+    check_jobs_run(driver, "a" if kind == "async" else "")
+    check_ends(driver)
+
+
 def outcome(driver: Driver, attempt_id: str) -> dict[str, Any]:
     """Of the job, or the end of the runner, which would otherwise be waited for in vain."""
     wait_until(

@@ -88,16 +88,16 @@ class Executor:
     def _run_command(self, task: CommandTask, work: Work, meter: Meter) -> Done:
         from holdfast.runners.command import CommandRun  # brings subprocess; most runners never start a command
 
-        run = CommandRun(
-            task.command,
-            work.job,
-            work.channel,
-            lambda: work.context.cancel_reason,
-            term_grace_seconds=self.term_grace_seconds,
-            exclusive=self.exclusive,
-        )
-        work.wake = run.wake
         try:
+            run = CommandRun(
+                task.command,
+                work.job,
+                work.channel,
+                lambda: work.context.cancel_reason,
+                term_grace_seconds=self.term_grace_seconds,
+                exclusive=self.exclusive,
+            )
+            work.wake = run.wake
             end = run.run()
             outcome = placed(end.outcome, work.context.saves)
         except Exception as error:

@@ -18,6 +18,7 @@ from holdfast.runners.child.execution import Executor, flush_standard_streams
 from holdfast.runners.child.link import Link
 from holdfast.runners.child.process import become_runner
 from holdfast.runners.child.service import Server, Service
+from holdfast.runners.child.threads import ThreadServer
 from holdfast.runners.frames import ARTIFACTS_FLAG, DATABASE_FLAG
 from holdfast.runners.usage import CpuClock
 from holdfast.tasks.tracing import flush, set_up
@@ -67,8 +68,6 @@ def _server(arguments: Arguments, link: Link) -> Server:
         from holdfast.runners.child.loop import LoopServer  # brings asyncio
 
         return LoopServer(service, arguments.slots)
-    from holdfast.runners.child.threads import ThreadServer
-
     return ThreadServer(service, arguments.slots)
 
 

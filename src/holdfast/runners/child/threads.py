@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from threading import Thread  # before the app is imported, which may replace it
 from typing import TYPE_CHECKING
 
 from holdfast.runners.child.link import ending_process
@@ -27,7 +27,7 @@ class ThreadServer:
             return
         threads = [
             # Persistent, because a command's parent-death signal is tied to the thread that started it.
-            threading.Thread(target=self._serve_slot_or_end, name=f"holdfast-slot-{number}", daemon=True)
+            Thread(target=self._serve_slot_or_end, name=f"holdfast-slot-{number}", daemon=True)
             for number in range(1, self._slots + 1)
         ]
         for thread in threads:

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from os import getpid
-from threading import Condition, Lock, RLock, get_ident, local
+from threading import Condition, Lock, RLock, get_ident
 from typing import Any, TypeVar
 
 MAX_WAIT_SECONDS = 10.0  # then the process forks all the same
@@ -84,39 +84,40 @@ class _Gate:
     def __init__(self) -> None:
         self._lock = RLock()  # taken directly where it is hot: a Condition costs three times as much
         self._changed = Condition(self._lock)
-        self._users: list[None] = []  # a list, because a finalizer may interrupt `enter` to call `leave`
+        self._users: list[int] = []  # threads; a list, because a finalizer may interrupt `enter` to call `leave`
         self._forker: int | None = None
-        self._own = local()
 
     def enter(self) -> None:
+        thread = get_ident()
         with self._lock:
             if self._forker is not None:
-                self._wait_for_fork()
-            self._users.append(None)
+                self._changed.wait_for(lambda: self._forker in (None, thread) or thread in self._users)
+            self._users.append(thread)
 
     def leave(self) -> None:
         with self._lock:
-            if self._users:
-                self._users.pop()
+            try:
+                self._users.remove(get_ident())
+            except ValueError:  # entered by another thread, or by the parent
+                if self._users:
+                    self._users.pop()
             if self._forker is not None:
                 self._changed.notify_all()
 
     @contextmanager
     def block(self) -> Iterator[None]:
         self.enter()
-        self._own.blocks = getattr(self._own, "blocks", 0) + 1
         try:
             yield
         finally:
-            self._own.blocks -= 1
             self.leave()
 
     def close(self) -> None:
+        thread = get_ident()  # may be a user itself, whose end it cannot wait for
         with self._changed:
             self._changed.wait_for(lambda: self._forker is None)
-            self._forker = get_ident()
-            if not self._is_in_block():
-                self._changed.wait_for(lambda: not self._users, MAX_WAIT_SECONDS)
+            self._forker = thread
+            self._changed.wait_for(lambda: all(user == thread for user in self._users), MAX_WAIT_SECONDS)
 
     def open(self) -> None:
         with self._changed:
@@ -129,13 +130,6 @@ class _Gate:
         self._changed = Condition(self._lock)
         self._users.clear()
         self._forker = None
-
-    def _wait_for_fork(self) -> None:
-        while self._forker not in (None, get_ident()) and not self._is_in_block():
-            self._changed.wait()
-
-    def _is_in_block(self) -> bool:
-        return getattr(self._own, "blocks", 0) > 0
 
 
 gate = _Gate()
@@ -176,10 +170,10 @@ def _renew() -> None:
 def _call(functions: _Functions) -> None:
     """Each of them; their errors go to `sys.unraisablehook`, as those of all fork handlers."""
     errors: list[Exception] = []
-    for reference, function in list(functions.items()):
-        owner = reference()
+    for reference in list(functions):  # not its items: to make pairs may collect garbage, which removes entries
+        owner, function = reference(), functions.get(reference)
         try:
-            if owner is not None:
+            if owner is not None and function is not None:
                 function(owner)
         except Exception as error:
             errors.append(error)

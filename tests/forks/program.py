@@ -84,6 +84,12 @@ def leave_normally() -> NoReturn:
     sys.exit(0)
 
 
+def leave_silently() -> NoReturn:
+    """Unwind, without a message when that fails."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    sys.exit(0)
+
+
 def be_killed() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("SIGKILL did not end the process")
@@ -241,8 +247,9 @@ def keep_session() -> Problems:
     return problems if session() == before else [*problems, "the parent lost its session"]
 
 
-def fork_in_transaction() -> Problems:
-    """A caller's connection on which a transaction is open belongs to the parent."""
+def fork_in_transaction(leave: Callable[[], NoReturn] = leave_at_once) -> Problems:
+    """A caller's connection on which a transaction is open belongs to the parent, also when the child leaves the block
+    by SystemExit."""
     from sqlalchemy import create_engine
 
     engine = create_engine(_store)
@@ -256,7 +263,7 @@ def fork_in_transaction() -> Problems:
                 return [] if "forked" in str(error) else [str(error)]
             return ["the parent's transaction was used"]
 
-        problems = Child(enqueue_in_it, leave_at_once).problems()
+        problems = Child(enqueue_in_it, leave).problems()
         connection.commit()
     return problems + read(first)
 
@@ -318,6 +325,7 @@ SCENARIOS: dict[str, Callable[[], Problems]] = {
     "fork_twice": fork_twice,
     "keep_session": keep_session,
     "fork_in_transaction": fork_in_transaction,
+    "leave_transaction": partial(fork_in_transaction, leave_silently),
     "commit_after_parent": commit_after_parent,
     "hold_locks": hold_locks,
 }

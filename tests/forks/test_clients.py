@@ -66,6 +66,10 @@ def test_connection_with_open_transaction_is_refused_in_forked_child(store_url: 
     assert run("fork_in_transaction", store_url) == [[]]
 
 
+def test_transaction_of_parent_survives_child_that_leaves_its_block(store_url: str) -> None:
+    assert run("leave_transaction", store_url) == [[]]
+
+
 def test_forked_child_holds_its_own_locks_on_sqlite_file(sqlite_url: str) -> None:
     assert run("hold_locks", sqlite_url) == [[]]
 

@@ -1,22 +1,25 @@
 """Background threads, Redis clients and files in a forked child."""
 
 import json
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from sqlalchemy.pool import QueuePool
 
 from holdfast.domain.job import NewJob
+from holdfast.forks import gate
 from holdfast.remote.line import Line
 from holdfast.remote.secret import Secret
 from holdfast.stores import ids
 from holdfast.stores.cache_file import CacheFile
-from holdfast.stores.sqlite import open_sqlite
+from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
 from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.sql import open_store
@@ -146,21 +149,70 @@ def test_sqlite_connections_are_closed_before_fork_and_opened_again(tmp_path: Pa
             pass
 
 
-def test_child_that_is_forked_inside_sqlite_transaction_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.forks.MAX_WAIT_SECONDS", 0.01)
-
-    def is_refused() -> bool:
-        with pytest.raises(Exception, match="was forked while"), database.reading():
-            pass
-        return True
+def test_thread_that_waits_for_end_of_fork_leaves_no_connection_behind(tmp_path: Path) -> None:
+    def read() -> bool:
+        with database.reading():
+            return True
 
     with closing(open_sqlite(f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
+        read()
+        pool = cast(QueuePool, database.engine.pool)
+        waiting = threading.Thread(target=read)
+        gate.close()
+        waiting.start()
+        wait_until(lambda: bool(gate._changed._waiters), what="a thread waits", timeout=DEADLINE_SECONDS)  # type: ignore[attr-defined]
+        database._before_fork()
+        gate.open()
+        waiting.join()
+        assert database.engine.pool is pool
+        assert pool.checkedin() == 1
+        assert in_child(lambda: within_deadline(read))
+
+
+def is_refused(database: SqliteDatabase) -> bool:
+    with pytest.raises(Exception, match="was forked while"), database.reading():
+        pass
+    return True
+
+
+def test_child_that_is_forked_inside_sqlite_transaction_is_refused(tmp_path: Path) -> None:
+    with closing(open_sqlite(f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
         with database.transaction():
-            assert in_child(is_refused)
+            assert in_child(lambda: is_refused(database))
         with database.reading():
             pass
+
+
+def test_each_child_that_is_forked_inside_sqlite_transaction_is_refused(tmp_path: Path) -> None:
+    with closing(open_sqlite(f"sqlite:///{tmp_path / 'jobs.db'}")) as database, database.transaction():
+        assert in_child(lambda: is_refused(database))
+        assert in_child(lambda: is_refused(database))
+
+
+def test_child_that_inherits_callers_connection_to_sqlite_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    with closing(open_sqlite(f"sqlite:///{path}")) as database:
+        with database.reading():
+            pass
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+            assert in_child(lambda: is_refused(database))
+
+
+def test_sqlite_connection_counts_once_when_another_thread_was_quicker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy's pool then calls itself again. A connection that stays counted delays every later fork."""
+    refusals = [False]
+    open_another = QueuePool._inc_overflow
+    monkeypatch.setattr(QueuePool, "_inc_overflow", lambda pool: refusals.pop() if refusals else open_another(pool))
+    with closing(open_sqlite(f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
+        before = len(gate._users)
+        for _ in range(2):
+            with database.reading():
+                assert len(gate._users) == before + 1
+        assert not refusals
+        assert len(gate._users) == before
 
 
 def test_child_that_is_forked_while_another_thread_makes_ids_makes_ids() -> None:

@@ -68,6 +68,31 @@ def test_handlers_run_before_fork_in_parent_and_after_it_in_child() -> None:
     assert (handler.before, handler.after) == (1, 0)
 
 
+def test_garbage_collection_during_fork_does_not_keep_handlers_from_running() -> None:
+    """It removes the handlers of garbage, and a collection can begin wherever an object is made."""
+
+    class Cycle(Handler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.itself = self
+            after_fork(self.count_after)
+
+    kept = [Cycle() for _ in range(300)]
+    thresholds = gc.get_threshold()
+    try:
+        for objects in range(50, 500, 25):  # one of them is reached during the fork
+            gc.disable()
+            gc.collect()
+            for _ in range(20):
+                Cycle()
+            gc.set_threshold(objects)
+            gc.enable()
+            assert in_child(lambda: all(handler.after == 1 for handler in kept))
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+
+
 def test_failed_handler_does_not_keep_others_from_running(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def fail(self) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from sqlalchemy import Connection, Engine, text
 
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
-from holdfast.forks import after_fork, notice_fork
+from holdfast.forks import after_fork, cut_off, notice_fork
 from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.types import to_text
 
@@ -161,7 +161,10 @@ def borrow(connection: Any, now: datetime | None) -> Transaction | None:
 
 
 class _PassedConnections:
-    """The connections that callers passed in: none may be used on both sides of a fork."""
+    """The connections that callers passed in: none may be used on both sides of a fork.
+
+    A child that leaves the caller's block by an exception, such as SystemExit, would roll back the parent's
+    transaction, and the parent would commit nothing. So the child cannot reach the server by them."""
 
     def __init__(self) -> None:
         self._known: WeakSet[Any] = WeakSet()
@@ -179,6 +182,16 @@ class _PassedConnections:
 
     def _after_fork(self) -> None:
         self._inherited.update(self._known)
+        cut_off(_descriptor(connection) for connection in list(self._known))
+
+
+def _descriptor(connection: Any) -> int:
+    """The socket of a connection that a caller passed in; -1 if it has none or is closed."""
+    try:
+        driver: Any = connection.connection.driver_connection if isinstance(connection, Connection) else connection
+        return int(driver.fileno())
+    except Exception:  # of whatever driver
+        return -1
 
 
 _passed = _PassedConnections()

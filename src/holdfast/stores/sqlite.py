@@ -13,7 +13,8 @@ would apply the previous write-ahead log to the new file, and damage it.
 
 No connection is carried across a fork. SQLite keeps its locks on a file per process, in memory that a child inherits:
 beside an inherited connection, a new one of the child holds no lock on the file, and another process may remove the
-write-ahead log under it. So the parent closes its connections before it forks, and opens them again when needed.
+write-ahead log under it, or empty the log's index, which ends the child with SIGBUS. So the parent closes its
+connections before it forks, and opens them again when needed. A child that still has the file open refuses it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DatabaseError
@@ -43,6 +44,7 @@ from holdfast.stores.statements.words import SQLITE, Statement
 OLDEST_VERSION = (3, 38, 0)
 BUSY_TIMEOUT_SECONDS = 20.0
 PATIENCE_SECONDS = 60.0
+_MAX_SCANNED = 4096  # descriptors
 
 
 Identity = tuple[int, int] | None  # device and inode; None: there is no such file
@@ -54,6 +56,20 @@ def _identity(path: str) -> Identity:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
+
+
+def _is_open_here(file: Identity) -> bool:
+    """Whether this process has the file open, by whatever connection."""
+    try:
+        descriptors = [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
+    except OSError:  # no /proc is mounted
+        descriptors = list(range(_MAX_SCANNED))
+    for descriptor in descriptors:
+        with suppress(OSError):
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) == file:
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +137,26 @@ def _describe_replaced(path: str, opened: _Files, found: _Files) -> FileReplaced
     )
 
 
+_COUNTED = "_holdfast_counted"  # of a pool's record: it is in use, and `gate` counts it
+
+
 class _PostponesForks(Pool):
     """No thread forks while another one uses a connection: SQLite would stay locked in the child, in mid-statement."""
 
     def _do_get(self) -> ConnectionPoolEntry:
         gate.enter()
         try:
-            return super()._do_get()
+            record: Any = super()._do_get()
         except BaseException:
             gate.leave()
             raise
+        if getattr(record, _COUNTED, False):  # QueuePool calls itself again when another thread was quicker
+            gate.leave()
+        setattr(record, _COUNTED, True)
+        return cast(ConnectionPoolEntry, record)
 
     def _do_return_conn(self, record: ConnectionPoolEntry) -> None:
+        setattr(record, _COUNTED, False)  # before another thread can take it
         try:
             super()._do_return_conn(record)
         finally:
@@ -191,7 +215,6 @@ class SqliteDatabase(Database):
         self._checkpointer = Checkpointer(path) if path is not None else None
         self._file = "" if path is None else os.fspath(path)
         self._wal = f"{self._file}-wal"
-        self._is_used_by_parent = False
         if path is not None:
             before_fork(self._before_fork)
             after_fork(self._after_fork)
@@ -239,22 +262,23 @@ class SqliteDatabase(Database):
 
     def _before_fork(self) -> None:
         pool = self.engine.pool
-        self._is_used_by_parent = isinstance(pool, QueuePool) and pool.checkedout() > 0
-        self.engine.dispose()
+        if isinstance(pool, _PostponesForks):
+            pool.dispose()  # and keep it: a thread that waits in it would leave its connection in the previous pool
+        else:
+            self.engine.dispose()
 
     def _after_fork(self) -> None:
-        pool = self.engine.pool
-        # `_before_fork` closes idle connections. It did not run in a server that forks in C.
-        has_inherited = isinstance(pool, QueuePool) and pool.checkedin() > 0
-        if self._is_used_by_parent or has_inherited:
-            leak(pool)
-            self.engine.dispose(close=False)
+        leak(self.engine.pool)  # with its locks and, after a fork in C, its connections
+        self.engine.dispose(close=False)
+        # By a call of the parent or by an engine of the caller's, if `_before_fork` ran.
+        if _is_open_here(_identity(self._file)):
             event.listen(self.engine, "do_connect", self._refuse)
 
     def _refuse(self, *_connecting: object) -> None:
         raise StoreUnavailable(
             f"this process was forked while its parent had the SQLite file {self._file} open, and SQLite cannot open it"
-            " here; fork when no call is under way, start the process with 'spawn', or set lazy-apps for uWSGI"
+            " here; fork when no call is under way and your own connections to it are closed, start the process with"
+            " 'spawn', or set lazy-apps for uWSGI"
         )
 
     def _replaced(self, driver: FileConnection) -> FileReplaced:

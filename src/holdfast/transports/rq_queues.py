@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from redis import Redis
+from redis import ConnectionError, Redis, ResponseError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from rq import Queue
@@ -25,6 +25,7 @@ from rq.job import Job
 from rq.queue import EnqueueData
 
 from holdfast.domain.offers import Offer
+from holdfast.transports.redis_replica import closed_as_replica
 from holdfast.transports.rq_refusals import refused_key
 
 FUNCTION = "holdfast.rq.execute_run"
@@ -56,7 +57,12 @@ class RqQueues:
         by_queue: dict[str, list[Offer]] = {}
         for offer in offers:
             by_queue.setdefault(offer.queue, []).append(offer)
-        return sum(self._push(self._queue(name), offered) for name, offered in by_queue.items())
+        try:
+            return sum(self._push(self._queue(name), offered) for name, offered in by_queue.items())
+        except ResponseError as error:
+            if closed_as_replica(self._redis, error):
+                raise ConnectionError(str(error)) from error
+            raise
 
     def _queue(self, name: str) -> Queue:
         return Queue(name, connection=self._redis, serializer=self._serializer)

@@ -86,6 +86,9 @@ class Link:
         try:
             answer = question()
         except errors.ResponseError as error:
+            if self._is_replica(error):
+                self.breaker.failed()
+                raise RedisAway(f"{type(error).__name__}: {error}") from error
             self.breaker.worked()
             raise RedisRefused(str(error)) from error
         except (errors.RedisError, OSError, ConfigurationError) as error:
@@ -93,6 +96,12 @@ class Link:
             raise RedisAway(f"{type(error).__name__}: {error}") from error
         self.breaker.worked()
         return answer
+
+    def _is_replica(self, error: redis.ResponseError) -> bool:
+        with postponed():
+            from holdfast.transports.redis_replica import closed_as_replica
+
+        return closed_as_replica(self.client, error)
 
     def close(self) -> None:
         if self._client is not None:

@@ -5,7 +5,8 @@
 -- ARGV  1 what stands before a queue's name   2 the group   3 the consumer   4 how many   5 a seed
 --       then the queues in their order; none means all of them, in an order drawn by lot
 -- Answers queue, id and fields of each message. What cannot be read is passed over, whatever the reason: an error would
--- leave what was read from other streams in the hands of a consumer that never hears of it.
+-- leave what was read from other streams in the hands of a consumer that never hears of it. A replica reads nothing at
+-- all, and says so: a new connection may lead to the primary.
 local names = {}
 for at = 6, #ARGV do
   names[#names + 1] = ARGV[at]
@@ -31,6 +32,10 @@ for _, name in ipairs(names) do
       -- Where Redis is full there can be no group: then nothing is read, and the database is asked.
       redis.pcall('XGROUP', 'CREATE', key, ARGV[2], '0')
       answer = read()
+    end
+    local refused = answer and answer.err or ''
+    if string.find(refused, 'READONLY', 1, true) or string.find(refused, 'MASTERDOWN', 1, true) then
+      return answer
     end
     if answer and not answer.err then
       for _, entry in ipairs(answer[1][2]) do

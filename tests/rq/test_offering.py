@@ -19,7 +19,7 @@ from holdfast import App
 from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
 from holdfast.throwaway.valkey import ValkeyEndpoint
-from holdfast.transports.rq_queues import RqQueues
+from holdfast.transports.rq_queues import QUEUED_SECONDS, RqQueues
 from holdfast.transports.rq_refusals import REFUSED_SECONDS, refused_key, remember_refusal
 from holdfast.transports.rq_sweep import RqSweep
 from holdfast.wiring.sql import open_store
@@ -88,6 +88,20 @@ def test_only_what_can_be_run_now_is_told(
     assert message.func_name == "holdfast.rq.execute_run"
     assert (message.timeout, message.result_ttl, message.retries_left) == (-1, 0, None)
     messages.delete(delete_jobs=True)
+
+
+def test_message_of_an_rq_worker_that_died_before_the_claim_expires(
+    store: SqlStore, queues: RqQueues, queue: str, redis: Redis
+) -> None:
+    store.enqueue(NewJob(task="work", queue=queue))
+    assert sweep(store, queues) == 1
+    [message] = Queue(queue, connection=redis).jobs
+    redis.lpop(f"rq:queue:{queue}")
+    redis.persist(message.key)  # as RQ does when the function begins
+    assert sweep(store, queues) == 0
+    assert 0 < redis.ttl(message.key) <= QUEUED_SECONDS
+    redis.delete(message.key)
+    assert sweep(store, queues) == 1
 
 
 def test_an_enqueue_in_the_users_own_transaction_is_left_to_the_sweep(

@@ -8,7 +8,8 @@ id            of the job and its version, so that one that is still queued is no
 timeout -1    time limits are Holdfast's
 no retry      so are retries
 result 0 s    RQ keeps no result, and no trace of a message that was handled
-queued 600 s  a message that an RQ worker took and died with is forgotten, and the job can be offered again
+queued 600 s  a message that an RQ worker took and died with is forgotten, and the job can be offered again. RQ makes a
+              message permanent when its function begins; while the job can still be claimed, it expires all the same
 
 A queue of RQ is never filled beyond a window, however long the backlog is: what has no message gets one from the sweep.
 """
@@ -32,6 +33,7 @@ FUNCTION = "holdfast.rq.execute_run"
 WINDOW = 500
 QUEUED_SECONDS = 600
 FAILED_SECONDS = 60
+PERMANENT, MISSING = -1, -2  # as answers of TTL
 
 
 class RqQueues:
@@ -71,9 +73,14 @@ class RqQueues:
         with self._redis.pipeline(transaction=False) as pipeline:
             pipeline.llen(queue.key)
             for offer in offers:
-                pipeline.exists(Job.key_for(_message_id(offer)), refused_key(offer.job_id, offer.seq))
+                pipeline.ttl(Job.key_for(_message_id(offer)))
+                pipeline.exists(refused_key(offer.job_id, offer.seq))
             length, *known = pipeline.execute()
-        unknown = [offer for offer, is_known in zip(offers, known, strict=True) if not is_known]
+            found = list(zip(offers, known[::2], known[1::2], strict=True))
+            for offer in (offer for offer, ttl, _ in found if ttl == PERMANENT):
+                pipeline.expire(Job.key_for(_message_id(offer)), QUEUED_SECONDS)
+            pipeline.execute()
+        unknown = [offer for offer, ttl, is_refused in found if ttl == MISSING and not is_refused]
         pushed = unknown[: max(0, self.window - length)]
         if pushed:
             queue.enqueue_many([_message(offer) for offer in pushed])

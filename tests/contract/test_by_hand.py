@@ -480,6 +480,26 @@ def test_replacing_a_job_by_its_unique_key_loses_no_job(store: SqlStore, by_hand
 
 
 @on_sqlite
+@pytest.mark.parametrize("alias", ["rowid", "oid", "_rowid_"])
+@pytest.mark.parametrize("state", State)
+def test_replacing_a_job_by_its_rowid_is_refused(store: SqlStore, by_hand: ByHand, state: State, alias: str) -> None:
+    """The rowid has no name in the schema, and is a key like any other to an OR REPLACE."""
+    job_id = job_in(store, state)
+    other = enqueue(store, "other")
+    place = f"(SELECT rowid FROM holdfast_jobs WHERE id = '{job_id}')"
+    for statement in (
+        f"INSERT OR REPLACE INTO holdfast_jobs ({alias}, task) VALUES ({place}, 'add')",
+        f"UPDATE OR REPLACE holdfast_jobs SET {alias} = {place} WHERE id = '{other}'",
+        f"UPDATE OR REPLACE holdfast_jobs SET {alias} = {place}, priority = 2 WHERE id = '{other}'",
+        f"UPDATE holdfast_jobs SET {alias} = 1000 WHERE id = '{other}'",
+    ):
+        with by_hand.refused():
+            by_hand(statement)
+    by_hand(f"UPDATE OR REPLACE holdfast_jobs SET {alias} = {place}, state = 'cancelled' WHERE id = '{other}'")
+    assert (store.job(job_id).state, store.job(other).state) == (state, State.CANCELLED)
+
+
+@on_sqlite
 @pytest.mark.parametrize("column", ["state", "seq", "attempt", "failures", "transition", "updated_at"])
 def test_a_null_does_not_slip_past_the_guard(store: SqlStore, by_hand: ByHand, column: str) -> None:
     """An OR REPLACE puts a column's default in the place of a null, after the triggers have looked."""

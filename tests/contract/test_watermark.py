@@ -44,6 +44,20 @@ def test_watermark_is_not_replaced_by_another_key(store: SqlStore, by_hand: ByHa
     refuses(store, by_hand, "UPDATE OR REPLACE holdfast_meta SET key = 'histories_retired' WHERE key = 'mine'")
 
 
+@on_sqlite
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OR REPLACE INTO holdfast_meta (rowid, key, value) SELECT rowid, 'other', '' FROM holdfast_meta",
+        "UPDATE OR REPLACE holdfast_meta SET rowid = (SELECT max(rowid) FROM holdfast_meta) WHERE key = 'mine'",
+        "UPDATE OR REPLACE holdfast_meta SET rowid = rowid + 1",
+    ],
+)
+def test_watermark_is_not_replaced_by_its_rowid(store: SqlStore, by_hand: ByHand, statement: str) -> None:
+    by_hand("INSERT INTO holdfast_meta VALUES ('mine', '')")
+    refuses(store, by_hand, statement)
+
+
 def refuses(store: SqlStore, by_hand: ByHand, statement: str) -> None:
     retire_one(store, by_hand)
     before = watermark(store.database)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -21,7 +22,7 @@ from holdfast.stores.inspection.postgres import grants
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.upgrade import check, upgrade
 from holdfast.wiring.sql import histories, references
-from tests.chaos.databases import connect, opened, query, with_options
+from tests.chaos.databases import connect, opened, query, sqlite_path, with_options
 
 FORGED = "(job_id, seq, at, event, from_state, to_state, attempt)"
 EARLIER_GRANTS = "GRANT INSERT, DELETE ON holdfast_events TO {role}"
@@ -335,3 +336,21 @@ def test_guards_belong_to_the_owner_of_the_tables(postgres_database: str) -> Non
         bring_up_to_date(postgres_database)
         assert query(postgres_database, functions) == [(heir,)]
         finished_job(postgres_database)
+
+
+@pytest.mark.parametrize("end", ["'succeeded'", "'pending'", "NULL"])
+def test_removed_job_is_not_given_an_end_on_sqlite(sqlite_url: str, end: str) -> None:
+    """Otherwise its history could be retired, and with it the only evidence of a job that had not finished."""
+    with opened(sqlite_url) as store:
+        job_id = store.enqueue(NewJob(task="work")).id
+    with closing(sqlite3.connect(sqlite_path(sqlite_url), isolation_level=None)) as connection:
+        for trigger in ("holdfast_guard_delete", "holdfast_audit_delete"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        connection.execute(f"DELETE FROM holdfast_jobs WHERE id = '{job_id}'")
+        for statement in (
+            f"INSERT INTO holdfast_events {FORGED} VALUES ('{job_id}', 2, '2999-01-01', 'pruned', {end}, NULL, 0)",
+            f"INSERT INTO holdfast_retired_histories VALUES ('{job_id}')",
+        ):
+            with pytest.raises(sqlite3.IntegrityError, match="holdfast"):
+                connection.execute(statement)
+    assert violations(sqlite_url) == ("no_row",)

@@ -61,8 +61,9 @@ MUTANTS = (
         "no-guard-sqlite",
         "The database refuses a move that the lifecycle does not have (SQLite).",
         "stores/guards/sqlite.py",
-        "WHEN ({rules.MANUAL_UPDATE}) IS NOT TRUE AND ({rules.LEGAL_UPDATE}) IS NOT TRUE BEGIN",
-        "WHEN false BEGIN",
+        "  WHEN ({rules.MANUAL_UPDATE}) IS NOT TRUE"
+        " AND (NEW.rowid = OLD.rowid AND {rules.LEGAL_UPDATE}) IS NOT TRUE BEGIN",
+        "  WHEN false BEGIN",
         ("contract/test_by_hand.py::test_a_lease_is_not_stolen_by_hand[sqlite]",),
     ),
     Mutant(
@@ -189,8 +190,8 @@ MUTANTS = (
         "replace-of-a-job-sqlite",
         "No REPLACE of SQLite's loses a job.",
         "stores/guards/sqlite.py",
-        "WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id) OR {_KEY_TAKEN} BEGIN",
-        "WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id) BEGIN",
+        "    OR EXISTS (SELECT 1 FROM holdfast_jobs WHERE rowid = NEW.rowid) OR {_KEY_TAKEN} BEGIN",
+        "    OR EXISTS (SELECT 1 FROM holdfast_jobs WHERE rowid = NEW.rowid) BEGIN",
         ("contract/test_by_hand.py::test_replacing_a_job_by_its_unique_key_loses_no_job[pending-sqlite]",),
     ),
     Mutant(

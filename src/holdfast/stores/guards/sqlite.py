@@ -8,7 +8,7 @@ log knows its own writer by what it writes, namely exactly the latest transition
 
 from __future__ import annotations
 
-from holdfast.domain.lifecycle import ACTIVE
+from holdfast.domain.lifecycle import ACTIVE, TERMINAL
 from holdfast.stores import schema
 from holdfast.stores.guards import rules, sqlite_limits, sqlite_webhooks
 from holdfast.stores.types import SQLITE_NOW
@@ -80,7 +80,8 @@ def _triggers() -> dict[str, str]:
     SELECT RAISE(IGNORE);
   END""",
         "holdfast_guard": f"""
-  BEFORE UPDATE ON holdfast_jobs WHEN ({rules.MANUAL_UPDATE}) IS NOT TRUE AND ({rules.LEGAL_UPDATE}) IS NOT TRUE BEGIN
+  BEFORE UPDATE ON holdfast_jobs
+  WHEN ({rules.MANUAL_UPDATE}) IS NOT TRUE AND (NEW.rowid = OLD.rowid AND {rules.LEGAL_UPDATE}) IS NOT TRUE BEGIN
     {_refusal("this transition is not in the lifecycle")}
   END""",
         "holdfast_guard_insert": f"""
@@ -100,9 +101,11 @@ def _triggers() -> dict[str, str]:
   WHEN (json_valid(NEW.payload) AND json_type(NEW.payload) = 'object') IS NOT TRUE BEGIN
     {_refusal("a payload is a JSON object")}
   END""",
-        # A REPLACE deletes the rows in its way without firing a trigger, so it must not find any.
+        # A REPLACE deletes the rows in its way without firing a trigger, so it must not find any. The rowid is a key as
+        # well: NEW.rowid is -1 here unless the statement names one.
         "holdfast_guard_replace_insert": f"""
-  BEFORE INSERT ON holdfast_jobs WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id) OR {_KEY_TAKEN} BEGIN
+  BEFORE INSERT ON holdfast_jobs WHEN EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.id)
+    OR EXISTS (SELECT 1 FROM holdfast_jobs WHERE rowid = NEW.rowid) OR {_KEY_TAKEN} BEGIN
     {_refusal("the id or the unique key is taken")}
   END""",
         # Also because the row of a retired history opens the audit log for its id.
@@ -142,7 +145,8 @@ def _triggers() -> dict[str, str]:
     OR NOT CASE WHEN NEW.event = 'pruned'
       THEN NOT EXISTS (SELECT 1 FROM holdfast_jobs WHERE id = NEW.job_id)
        AND EXISTS (SELECT 1 FROM holdfast_events
-                   WHERE job_id = NEW.job_id AND seq = NEW.seq - 1 AND event <> 'pruned')
+                   WHERE job_id = NEW.job_id AND seq = NEW.seq - 1 AND event <> 'pruned'
+                     AND to_state = NEW.from_state AND {schema.in_states(TERMINAL, "to_state")})
       ELSE EXISTS (SELECT 1 FROM holdfast_jobs
                    WHERE id = NEW.job_id AND seq = NEW.seq AND transition = NEW.event AND updated_at = NEW.at) END
   BEGIN
@@ -186,13 +190,15 @@ def _triggers() -> dict[str, str]:
     DELETE FROM holdfast_events WHERE job_id = NEW.job_id;
   END""",
         "holdfast_meta_replace": f"""
-  BEFORE INSERT ON holdfast_meta WHEN NEW.key = 'histories_retired'
-    AND EXISTS (SELECT 1 FROM holdfast_meta WHERE key = NEW.key) BEGIN
+  BEFORE INSERT ON holdfast_meta WHEN EXISTS (
+    SELECT 1 FROM holdfast_meta WHERE key IN ('histories_retired', 'retired_ids_through')
+      AND (rowid = NEW.rowid OR (key = 'histories_retired' AND key = NEW.key))) BEGIN
     {_refusal(only_rises)}
   END""",
         "holdfast_meta_update": f"""
   BEFORE UPDATE ON holdfast_meta
-  WHEN (NEW.key <> OLD.key AND NEW.key IN ('histories_retired', 'retired_ids_through'))
+  WHEN NEW.rowid <> OLD.rowid
+    OR (NEW.key <> OLD.key AND NEW.key IN ('histories_retired', 'retired_ids_through'))
     OR OLD.key IN ('histories_retired', 'retired_ids_through') AND (
     NEW.key <> OLD.key OR CASE OLD.key
       WHEN 'retired_ids_through' THEN NEW.value < OLD.value

@@ -444,6 +444,35 @@ def test_an_id_is_refused_when_its_job_was_removed_between_check_and_insert(
     assert not store.jobs().items
 
 
+@on_postgres
+@pytest.mark.parametrize("verb", ["enqueue", "enqueue_many", "replay"])
+def test_an_id_is_refused_when_its_job_was_pruned_between_check_and_insert(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, open_again: Callable[[], SqlStore], verb: str
+) -> None:
+    """The history is still there, and the insert would begin it anew."""
+    original = job_in(store, State.PENDING)
+    given, other = job_in(store, State.SUCCEEDED, id=str(uuid.uuid4())), open_again()
+    reused = enqueueing._reused
+
+    def prune_then_reused(*args: Any) -> Any:
+        monkeypatch.setattr(enqueueing, "_reused", reused)
+        assert other.prune(group(), 500).ids == (given,)
+        return reused(*args)
+
+    monkeypatch.setattr(enqueueing, "_reused", prune_then_reused)
+    spec = store.job(given)
+    calls: dict[str, Callable[[], Any]] = {
+        "enqueue": lambda: store.enqueue(NewJob(task=spec.task, payload=spec.payload, id=given)),
+        "enqueue_many": lambda: store.enqueue_many(
+            [NewJob(task=spec.task, payload=spec.payload, id=given), NewJob(task="work")]
+        ),
+        "replay": lambda: store.replay(original, given),
+    }
+    with pytest.raises(Conflict, match="has since been pruned"):
+        calls[verb]()
+    assert [job.id for job in store.jobs().items] == [original]
+
+
 @pytest.mark.usefixtures("clock")
 def test_rows_of_retired_ids_do_not_grow_with_the_jobs(
     store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,7 @@ TRIES = 8
 # In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
 OWN_TRIES = 20
 LONGEST_PAUSE_SECONDS = 0.1
+HISTORY_KEY = "holdfast_events_pkey"
 NO_TRANSACTION = "25P01"  # SQLSTATE of a savepoint outside a transaction
 
 
@@ -94,9 +95,20 @@ def _enqueue_all(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> 
     for tried in range(OWN_TRIES):
         if tried:
             time.sleep(random.uniform(0, min(0.001 * 2**tried, LONGEST_PAUSE_SECONDS)))
-        with suppress(_KeyChangedHands), database.transaction() as transaction:
-            return _insert(transaction, jobs, ids, tries=1)
+        try:
+            with database.transaction() as transaction:
+                return _insert(transaction, jobs, ids, tries=1)
+        except _KeyChangedHands:
+            continue
+        except database.content_errors as error:
+            if not _has_history(error):
+                raise
     raise StoreUnavailable("a unique key changed hands on every try; enqueue again")
+
+
+def _has_history(error: Exception) -> bool:
+    """On Postgres: retention pruned the job that had the id after the check. The next try refuses the id."""
+    return getattr(getattr(error, "diag", None), "constraint_name", None) == HISTORY_KEY
 
 
 def enqueue_in(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:

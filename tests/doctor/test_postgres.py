@@ -441,6 +441,13 @@ def test_a_role_without_rights(ground: Ground) -> None:
             ground(finding.advice.partition(": ")[2].replace("the role.", "poor"))
         assert grave(examined(poor, ground.folder)) == []
         _live_a_life(poor)  # what it says is enough
+        ground("GRANT CREATE ON SCHEMA public TO PUBLIC")  # the default before Postgres 15
+        [finding] = grave(examined(poor, ground.folder))
+        assert (finding.check, finding.severity) == ("rights", WARNING)
+        assert "may create functions in the schema public" in finding.found
+        assert not [finding for finding in grave(examined(ground.url, ground.folder)) if finding.check == "rights"]
+        ground(finding.advice.partition(": ")[2].replace(", and from the role.", ""))
+        assert grave(examined(poor, ground.folder)) == []
         ground("REVOKE DELETE ON holdfast_logs FROM poor")
         [finding] = grave(examined(poor, ground.folder))
         assert "the role has no DELETE on holdfast_logs" in finding.found
@@ -449,6 +456,7 @@ def test_a_role_without_rights(ground: Ground) -> None:
         assert (refused.check, refused.severity) == ("store", PROBLEM)
         assert "permission denied" in refused.found
     finally:
+        ground("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         ground("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM poor; DROP ROLE poor")
 
 

@@ -98,7 +98,14 @@ def rights(patient: Patient) -> Iterator[Remark]:
             f"the role has no {' and '.join(privileges)} on {table}",
             f"As the owner of the tables: GRANT {', '.join(privileges)} ON {table} TO the role.",
         )
-    if not missing:
+    writable = postgres.writable_schema(patient.store)
+    if writable is not None:
+        yield warning(
+            f"the role may create functions in the schema {writable}, and `holdfast db upgrade` could run them as the"
+            " owner of the tables",
+            f"As the owner of the schema: REVOKE CREATE ON SCHEMA {writable} FROM PUBLIC, and from the role.",
+        )
+    if not missing and writable is None:
         yield ok("the role may do with the tables what workers and clients do")
 
 

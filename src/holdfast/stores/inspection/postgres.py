@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.stores.database import Database, Row
-from holdfast.stores.schema import metadata
+from holdfast.stores.schema import jobs, metadata
 from holdfast.stores.upgrade import VERSION_TABLE
 
 
@@ -99,6 +99,11 @@ _RIGHTS = """
     WHERE relkind IN ('r', 'p', 'v') AND relname = ANY(%(names)s) AND pg_table_is_visible(oid)
       AND NOT has_table_privilege(oid, %(privilege)s) ORDER BY relname"""
 
+_WRITABLE_SCHEMA = f"""
+    SELECT relnamespace::regnamespace::text FROM pg_class
+    WHERE oid = '{jobs.name}'::regclass AND NOT pg_has_role(relowner, 'USAGE')
+      AND has_schema_privilege(relnamespace, 'CREATE')"""
+
 _COLUMNS = f"""
     SELECT c.relname, a.attname FROM pg_attribute a JOIN {_TABLES} ON c.oid = a.attrelid
     WHERE a.attnum > 0 AND NOT a.attisdropped"""
@@ -177,6 +182,12 @@ def missing_rights(database: Database) -> dict[str, list[str]]:
         for [name] in _rows(database, _RIGHTS, names=sorted(names), privilege=privilege):
             missing.setdefault(name, []).append(privilege)
     return missing
+
+
+def writable_schema(database: Database) -> str | None:
+    """The schema of the tables, if the role may create functions in it without the rights of their owner."""
+    found = _rows(database, _WRITABLE_SCHEMA)
+    return str(found[0][0]) if found else None
 
 
 def columns(database: Database) -> dict[str, set[str]]:

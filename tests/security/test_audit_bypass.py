@@ -18,9 +18,11 @@ from holdfast.domain.outcome import Report, Succeeded
 from holdfast.domain.retention import Group, Kept
 from holdfast.maintenance.verify import verify
 from holdfast.stores.guards.installed import QUESTION
+from holdfast.stores.ids import new_ids
 from holdfast.stores.inspection.postgres import grants
 from holdfast.stores.postgres import open_postgres
 from holdfast.stores.upgrade import check, upgrade
+from holdfast.stores.verbs import retaining
 from holdfast.wiring.sql import histories, references
 from tests.chaos.databases import connect, opened, query, sqlite_path, with_options
 
@@ -270,6 +272,18 @@ def test_worker_cannot_move_the_watermark(postgres_url: str, worker_url: str) ->
         assert query(postgres_url, "SELECT * FROM holdfast_meta ORDER BY key") == before, statement
 
 
+@pytest.mark.parametrize(
+    "value", ["ffffffff-ffff-7fff-bfff-ffffffffffff", "zzz", "01890A5D-AC96-774B-BCCE-B302099A8057"]
+)
+def test_worker_cannot_refuse_the_ids_of_the_future(plain_worker: str, value: str) -> None:
+    """The value only rises: an enqueue with an id, as over HTTP, would be refused for ever."""
+    insert = f"INSERT INTO holdfast_meta VALUES ('retired_ids_through', '{value}')"
+    assert not attempt(plain_worker, insert)
+    assert not attempt(plain_worker, f"{insert} ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+    with opened(plain_worker) as store:
+        assert store.enqueue(NewJob(task="work", id=new_ids(1)[0])).created
+
+
 def test_owner_cannot_lower_the_watermark(postgres_url: str) -> None:
     query(postgres_url, f"INSERT INTO holdfast_retired_histories VALUES ('{pruned_job(postgres_url)}')")
     before = query(postgres_url, "SELECT * FROM holdfast_meta ORDER BY key")
@@ -285,6 +299,17 @@ def test_worker_with_the_documented_rights_retires_histories(postgres_url: str, 
         assert store.retire(Group(Kept.HISTORIES, "default", State.SUCCEEDED, 0.0), 10).jobs == 1
     assert log(postgres_url) == []
     assert violations(postgres_url) == ()
+
+
+def test_worker_with_the_documented_rights_folds_retired_ids(
+    postgres_url: str, plain_worker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retaining, "MAX_RETIRED_IDS", 0)
+    gone = pruned_job(postgres_url)
+    with opened(plain_worker) as store:
+        assert store.retire(Group(Kept.HISTORIES, "default", State.SUCCEEDED, 0.0), 10).jobs == 1
+    folded = "SELECT value FROM holdfast_meta WHERE key = 'retired_ids_through'"
+    assert query(postgres_url, folded) == [(gone,)]
 
 
 def test_history_without_an_end_is_evidence_and_stays(postgres_url: str) -> None:

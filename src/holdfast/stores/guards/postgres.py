@@ -272,6 +272,11 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'holdfast: ' || TG_OP || ' of '
       || CASE TG_OP WHEN 'DELETE' THEN OLD.key ELSE NEW.key END || ' in ' || TG_TABLE_NAME
       || ' is refused: the engine writes it with the rights of the owner';
+  ELSIF NEW.key = 'retired_ids_through' AND (NEW.value !~ '^[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$'
+    OR NEW.value >= {SCHEMA}.holdfast_first_id({SCHEMA}.holdfast_now() + interval '1 day')::text)
+  THEN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: retired_ids_through of ' || TG_TABLE_NAME
+      || ' is the id of a past job: a later one would refuse new ids';
   END IF;
   RETURN NEW;
 END $$""",

@@ -122,10 +122,12 @@ def _retire(words: Words) -> str:
 def _fold_retired_ids(words: Words) -> str:
     """Delete all but the newest UUIDv7s. One made later than `before`, by a wrong clock, would refuse all new ids."""
     offset = "OFFSET :keep" if words.postgres else "LIMIT -1 OFFSET :keep"
+    # A guard refuses later ones, by the store's clock.
+    past = f"AND r.job_id < holdfast_first_id({words.now} + interval '1 day')" if words.postgres else ""
     return f"""
         WITH chosen AS MATERIALIZED (
           SELECT r.job_id FROM holdfast_retired_histories r
-          WHERE r.job_id < {words.id("before")} AND substr({words.as_text("r.job_id")}, 15, 1) = '7'
+          WHERE r.job_id < {words.id("before")} AND substr({words.as_text("r.job_id")}, 15, 1) = '7' {past}
           ORDER BY r.job_id DESC {offset})
         DELETE FROM holdfast_retired_histories WHERE job_id IN (SELECT job_id FROM chosen)
         RETURNING {words.as_text("job_id")}"""

@@ -525,6 +525,7 @@ WRONG_KINDS = {
     "a duration in words": "lease_seconds = 'long'",
     "a time limit in words": "timeout_seconds = 'none'",
     "a name that is no text": "queue = x'00ff'",
+    "a source that is no text": "source = x'00ff'",
 }
 
 
@@ -572,6 +573,7 @@ ODD_VALUES = [
     "retry = '\"often\"'",
     'payload = \'{"a": "\\u0000", "b": 1e999}\'',
     "progress = '\"\\ud800\"'",
+    "source = x'6162'",
 ]
 
 

@@ -201,7 +201,7 @@ def check_ends(driver: Driver) -> None:
     driver.wait_exit(timeout=60.0)
 
 
-BREAKING = '''
+BREAKING = """
 import builtins
 
 def broken(*arguments, **named):
@@ -228,7 +228,7 @@ def change(way: str) -> None:
 async def achange(way: str) -> None:
     break_engine(way)
     raise ValueError("as it should")
-'''
+"""
 
 
 @pytest.mark.parametrize("way", ["message", "import", "builtins"])

@@ -44,9 +44,10 @@ _COMPLETED = {
 }
 
 
-# SQLite's columns take any kind of value; a word in the place of a number would stop the claims of all.
+# SQLite's columns take any kind of value; a word in the place of a number, or a BLOB as a name, would stop all claims.
 _RIGHT_KINDS = (
     "typeof(NEW.task) = 'text' AND typeof(NEW.queue) = 'text' AND typeof(NEW.priority) = 'integer'"
+    " AND typeof(NEW.source) IN ('null', 'text')"
     " AND typeof(NEW.max_attempts) = 'integer' AND typeof(NEW.max_crashes) = 'integer'"
     " AND typeof(NEW.lease_seconds) IN ('integer', 'real')"
     " AND typeof(NEW.timeout_seconds) IN ('null', 'integer', 'real')"
@@ -92,7 +93,7 @@ def _triggers() -> dict[str, str]:
     {_refusal("a job is inserted as pending, with a JSON object as payload (and as webhook) and a UUID as id")}
   END""",
         "holdfast_guard_kinds": f"""
-  BEFORE UPDATE OF task, queue, priority, run_after, max_attempts, max_crashes, lease_seconds, timeout_seconds
+  BEFORE UPDATE OF task, queue, source, priority, run_after, max_attempts, max_crashes, lease_seconds, timeout_seconds
   ON holdfast_jobs WHEN ({_RIGHT_KINDS}) IS NOT TRUE BEGIN
     {_refusal("a column was given the wrong kind of value; times look like 2026-11-15T20:50:59.123456Z")}
   END""",

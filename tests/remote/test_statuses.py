@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from holdfast import App
@@ -149,6 +152,69 @@ def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(
     sqlite_fleet.tell("go")
     sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD))
     sqlite_fleet.wait_for_counts(succeeded=HELD)
+    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(HELD))
+
+
+class Changing(BaseHTTPRequestHandler):
+    """A proxy that changes two of every three reports on their way to the control plane."""
+
+    protocol_version = "HTTP/1.1"
+    target = ""
+    change: Callable[[bytes, dict[str, str]], bytes]
+    number: Iterator[int]
+
+    def do_GET(self) -> None:
+        self._forward()
+
+    def do_POST(self) -> None:
+        self._forward()
+
+    def _forward(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        headers = {name: self.headers.get(name, JSON) for name in ("Authorization", "Content-Type")}
+        if self.path.endswith("/reports") and next(self.number) % 3 < 2:
+            body = type(self).change(body, headers)
+        with httpx.Client(timeout=60.0) as client:
+            response = client.request(self.command, f"{self.target}{self.path}", content=body, headers=headers)
+        self.send_response(response.status_code)
+        for name, value in (("Content-Type", JSON), ("Content-Length", str(len(response.content)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(response.content)
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+def lose_body(_body: bytes, _headers: dict[str, str]) -> bytes:
+    return b""
+
+
+def cut_body(body: bytes, _headers: dict[str, str]) -> bytes:
+    return body[: len(body) // 2]
+
+
+def change_type(body: bytes, headers: dict[str, str]) -> bytes:
+    headers["Content-Type"] = "text/plain"
+    return body
+
+
+@pytest.mark.parametrize("change", [lose_body, cut_body, change_type])
+def test_reports_that_are_changed_on_the_way_leave_every_job_succeeded(
+    sqlite_fleet: Fleet, plane: Served, change: Callable[[bytes, dict[str, str]], bytes]
+) -> None:
+    """The control plane's own 422 then says nothing about the report."""
+    sqlite_fleet.tasks(TASKS)
+    ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(HELD)]
+    parts = {"target": plane.url, "change": staticmethod(change), "number": itertools.count()}
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Changed", (Changing,), parts)) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        worker = sqlite_fleet.remote_worker(f"http://127.0.0.1:{server.server_port}", "--slots", "1")
+        sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over", timeout=90.0)
+        worker.kill()
+        server.shutdown()
+    assert sqlite_fleet.counts() == {"succeeded": HELD}
     assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(HELD))
 
 

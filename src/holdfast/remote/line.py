@@ -17,7 +17,8 @@ from typing import Any
 
 import httpx
 
-from holdfast.domain.errors import InvalidInput, StoreUnavailable
+from holdfast.domain.errors import InvalidInput, RequestFailed, StoreUnavailable
+from holdfast.domain.json_text import parse
 from holdfast.forks import after_fork, notice_fork
 from holdfast.remote.refusals import NotDone, error_for, retry_after
 from holdfast.remote.secret import Secret
@@ -25,6 +26,9 @@ from holdfast.remote.secret import Secret
 KEPT_SECONDS = 60.0  # an idle connection; the other end may close it sooner
 SHORTEST_TRY_SECONDS = 0.05
 _JSON = {"Content-Type": "application/json"}
+# What a control plane names when it cannot read a request at all, and how deep it reads.
+_ENVELOPE = ("body", "Content-Type")
+_MAX_DEPTH = 100
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -165,7 +169,10 @@ class Line:
         if not response.is_success:
             pause = retry_after(response.headers.get("Retry-After"))
             self._quiet_until = time.monotonic() + min(pause, self._timeout)
-            raise error_for(response.status_code, response.content, self.place, waits=self._waits)
+            error = error_for(response.status_code, response.content, self.place, waits=self._waits)
+            if _is_damaged(error, response.request.content):
+                raise RequestFailed(f"{self.place} received a request that was changed on the way ({error})")
+            raise error
         return response
 
     def _trace(self, event: str, information: Mapping[str, Any]) -> None:
@@ -191,6 +198,17 @@ def no_control_plane(place: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"{place} does not answer as a control plane does: is this its URL, and what is on the way to it?"
     )
+
+
+def _is_damaged(error: Exception, sent: bytes) -> bool:
+    """Whether the server could not read what can be read: something between lost the body, or a part of it."""
+    if type(error) is not InvalidInput or error.field not in _ENVELOPE:
+        return False
+    try:
+        parse(sent, _MAX_DEPTH)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _shut(line: socket.socket) -> None:

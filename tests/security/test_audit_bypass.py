@@ -32,6 +32,10 @@ GENEROUS_GRANTS = (
     "GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; GRANT ALL ON ALL FUNCTIONS IN SCHEMA public TO {role}"
 )
 
+OWNERS_OF_FUNCTIONS = (
+    "SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE prosecdef AND starts_with(proname, 'holdfast')"
+)
+
 
 @pytest.fixture(params=["documented", "earlier", "generous"])
 def worker_url(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[str]:
@@ -345,21 +349,18 @@ def test_schema_of_its_own_needs_no_search_path(postgres_database: str) -> None:
 
 def test_guards_belong_to_the_owner_of_the_tables(postgres_database: str) -> None:
     """Also if a superuser upgrades; and if only the tables were given to another role, `db upgrade` repairs it."""
-    functions = (
-        "SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE prosecdef AND starts_with(proname, 'holdfast')"
-    )
     tables = "SELECT relname FROM pg_class WHERE starts_with(relname, 'holdfast_') AND relkind IN ('r', 'v')"
     with role_in(postgres_database) as (owner, owner_url), role_in(postgres_database) as (heir, _):
         query(postgres_database, f"GRANT CREATE ON SCHEMA public TO {owner}")
         bring_up_to_date(owner_url)
         query(postgres_database, "UPDATE holdfast_meta SET value = '{}' WHERE key = 'installed'")
         bring_up_to_date(postgres_database)
-        assert query(postgres_database, functions) == [(owner,)]
+        assert query(postgres_database, OWNERS_OF_FUNCTIONS) == [(owner,)]
         for [table] in query(postgres_database, tables):
             query(postgres_database, f"ALTER TABLE {table} OWNER TO {heir}")
         assert ("holdfast_jobs", "holdfast_30_audit_insert", False) in query(postgres_database, QUESTION["postgresql"])
         bring_up_to_date(postgres_database)
-        assert query(postgres_database, functions) == [(heir,)]
+        assert query(postgres_database, OWNERS_OF_FUNCTIONS) == [(heir,)]
         finished_job(postgres_database)
 
 
@@ -379,3 +380,19 @@ def test_removed_job_is_not_given_an_end_on_sqlite(sqlite_url: str, end: str) ->
             with pytest.raises(sqlite3.IntegrityError, match="holdfast"):
                 connection.execute(statement)
     assert violations(sqlite_url) == ("no_row",)
+
+
+def test_owner_whose_name_needs_quotes_upgrades(postgres_database: str) -> None:
+    """`Team-a` as a managed service or a provisioning tool creates it."""
+    owner = f"Team-{uuid.uuid4().hex[:12]}"
+    query(postgres_database, f"CREATE ROLE \"{owner}\" LOGIN PASSWORD 'owner'")
+    try:
+        query(postgres_database, f'GRANT CREATE ON SCHEMA public TO "{owner}"')
+        owner_url = make_url(postgres_database).set(username=owner, password="owner")
+        bring_up_to_date(owner_url.render_as_string(hide_password=False))
+        query(postgres_database, "UPDATE holdfast_meta SET value = '{}' WHERE key = 'installed'")
+        bring_up_to_date(postgres_database)
+        assert query(postgres_database, OWNERS_OF_FUNCTIONS) == [(owner,)]
+        finished_job(owner_url.render_as_string(hide_password=False))
+    finally:
+        query(postgres_database, f'DROP OWNED BY "{owner}" CASCADE; DROP ROLE "{owner}"')

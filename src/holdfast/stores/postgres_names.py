@@ -43,7 +43,7 @@ def is_called_from(table: str) -> str:
 # role may not give them away; then they run with the rights of that member.
 OWNERSHIP = f"""DO $ownership$
 DECLARE
-  owner constant name := (SELECT relowner::regrole::name FROM pg_class WHERE oid = 'holdfast_jobs'::regclass);
+  owner constant name := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'holdfast_jobs'::regclass);
   one record;
 BEGIN
   FOR one IN

@@ -19,7 +19,7 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Succeeded
 from holdfast.domain.retention import Group, Kept
 from holdfast.stores import guards, statements
-from holdfast.stores.inspection.postgres import RIGHTS
+from holdfast.stores.inspection.postgres import RIGHTS, grants
 from holdfast.stores.schema import metadata
 from holdfast.stores.statements.retention import forget
 from holdfast.stores.statements.words import POSTGRES, Statement
@@ -458,6 +458,22 @@ def test_a_role_without_rights(ground: Ground) -> None:
     finally:
         ground("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         ground("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM poor; DROP ROLE poor")
+
+
+def test_row_level_security_is_named(ground: Ground) -> None:
+    """As a managed service enables it for every table of the schema `public`."""
+    ground("CREATE ROLE filtered LOGIN PASSWORD 'filtered'")
+    try:
+        for statement in grants("filtered"):
+            ground(statement)
+        ground("ALTER TABLE holdfast_jobs ENABLE ROW LEVEL SECURITY")
+        filtered = ground.url.replace(ground.url.partition("://")[2].partition("@")[0], "filtered:filtered")
+        [finding] = grave(examined(filtered, ground.folder))
+        assert (finding.check, finding.severity) == ("rights", WARNING)
+        assert "row-level security of holdfast_jobs" in finding.found
+        assert grave(ground.examined()) == []  # it does not apply to the owner
+    finally:
+        ground("ALTER TABLE holdfast_jobs DISABLE ROW LEVEL SECURITY; DROP OWNED BY filtered; DROP ROLE filtered")
 
 
 def test_the_rights_are_those_that_the_statements_need() -> None:

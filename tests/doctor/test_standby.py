@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from holdfast.domain.findings import Finding, Severity
 from holdfast.stores.upgrade import upgrade
@@ -77,3 +78,26 @@ def test_local_commits_without_a_synchronous_standby_are_fine(ground: Ground) ->
     with ground.database_setting("synchronous_commit", "local"):
         wait_for_state(ground, "async")
         assert {severity for severity, _found in remarks(ground.examined(), "durability")} == {Severity.OK}
+
+
+def test_subscriber_of_a_publication_is_no_standby(tmp_path: Path) -> None:
+    """It copies the changes of tables, and cannot be promoted."""
+    with PostgresServer({**DURABLE, "wal_level": "logical"}) as publisher:
+        publisher.create_database("jobs")
+        publisher.create_database("copies")
+        database = open_database(publisher.url("jobs"))
+        upgrade(database.engine)
+        database.close()
+        query(
+            publisher.url("jobs"), "CREATE TABLE other (id int PRIMARY KEY); CREATE PUBLICATION changes FOR TABLE other"
+        )
+        query(publisher.url("jobs"), "SELECT pg_create_logical_replication_slot('changes', 'pgoutput')")
+        source = make_url(publisher.url("jobs")).set(drivername="postgresql").render_as_string(hide_password=False)
+        query(publisher.url("copies"), "CREATE TABLE other (id int PRIMARY KEY)")
+        query(
+            publisher.url("copies"),
+            f"CREATE SUBSCRIPTION changes CONNECTION '{source}' PUBLICATION changes WITH (create_slot = false)",
+        )
+        ground = Ground(publisher.url("jobs"), tmp_path, publisher)
+        wait_for_state(ground, "async")
+        assert {severity for severity, _found in remarks(ground.examined(), "replication")} == {Severity.OK}

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
@@ -396,3 +397,14 @@ def test_owner_whose_name_needs_quotes_upgrades(postgres_database: str) -> None:
         finished_job(owner_url.render_as_string(hide_password=False))
     finally:
         query(postgres_database, f'DROP OWNED BY "{owner}" CASCADE; DROP ROLE "{owner}"')
+
+
+def test_history_that_a_policy_hides_is_no_violation(postgres_url: str) -> None:
+    """With row-level security and no policy, a table looks empty to a role without BYPASSRLS."""
+    finished_job(postgres_url)
+    with role_in(postgres_url) as (role, url):
+        for statement in (*grants(role), "ALTER TABLE holdfast_events ENABLE ROW LEVEL SECURITY"):
+            query(postgres_url, statement)
+        with pytest.raises(DBAPIError, match="row-level security policy for table"):
+            violations(url)
+        assert violations(postgres_url) == ()

@@ -48,7 +48,7 @@ def _way_out_of_a_file(said: str) -> str:
 def _way_out_of_a_server(said: str) -> str:
     if "too many" in said or "remaining connection slots" in said or "no more connections" in said:
         return "Every connection is in use: end idle ones, raise max_connections, or put a pooler in between."
-    if "password" in said or "authentication" in said:
+    if "password" in said or "authentication" in said or "pg_hba.conf" in said:
         return "Correct user and password in the URL, or pg_hba.conf on the server."
     if "does not exist" in said:
         return "Correct the name in the URL, or create it on the server."
@@ -105,7 +105,14 @@ def rights(patient: Patient) -> Iterator[Remark]:
             " owner of the tables",
             f"As the owner of the schema: REVOKE CREATE ON SCHEMA {writable} FROM PUBLIC, and from the role.",
         )
-    if not missing and writable is None:
+    filtered = postgres.filtered_tables(patient.store)
+    for table in filtered:
+        yield warning(
+            f"row-level security of {table} can hide rows from the role and refuse its writes",
+            f"As the owner of the tables: ALTER TABLE {table} DISABLE ROW LEVEL SECURITY, or as a superuser: ALTER ROLE"
+            " … BYPASSRLS.",
+        )
+    if not missing and writable is None and not filtered:
         yield ok("the role may do with the tables what workers and clients do")
 
 

@@ -104,6 +104,9 @@ _WRITABLE_SCHEMA = f"""
     WHERE oid = '{jobs.name}'::regclass AND NOT pg_has_role(relowner, 'USAGE')
       AND has_schema_privilege(relnamespace, 'CREATE')"""
 
+
+_ROW_SECURITY = f"SELECT relname FROM {_TABLES} WHERE row_security_active(oid) ORDER BY relname"
+
 _COLUMNS = f"""
     SELECT c.relname, a.attname FROM pg_attribute a JOIN {_TABLES} ON c.oid = a.attrelid
     WHERE a.attnum > 0 AND NOT a.attisdropped"""
@@ -153,11 +156,12 @@ _IDLE_SLOTS = """
       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, restart_lsn))
     FROM pg_replication_slots WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY slot_name"""
 
-# Base backups are connected in the same way for as long as they take. The state of other roles' sessions is null
-# without the rights of pg_read_all_stats.
+# Base backups are connected in the same way for as long as they take, and so are subscribers, by a logical slot.
+# The state of other roles' sessions is null without the rights of pg_read_all_stats.
 _STANDBYS = """
-    SELECT coalesce(nullif(application_name, ''), 'pid ' || pid), sync_state FROM pg_stat_replication
-    WHERE state IS DISTINCT FROM 'backup' ORDER BY 1"""
+    SELECT coalesce(nullif(application_name, ''), 'pid ' || pid), sync_state FROM pg_stat_replication r
+    WHERE state IS DISTINCT FROM 'backup' AND NOT EXISTS (
+      SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical') ORDER BY 1"""
 
 _AHEAD = "SELECT extract(epoch FROM max(until) - clock_timestamp())::float8 FROM holdfast_partitions()"
 
@@ -188,6 +192,11 @@ def writable_schema(database: Database) -> str | None:
     """The schema of the tables, if the role may create functions in it without the rights of their owner."""
     found = _rows(database, _WRITABLE_SCHEMA)
     return str(found[0][0]) if found else None
+
+
+def filtered_tables(database: Database) -> list[str]:
+    """The tables of which policies hide rows from our role; without a policy, all of them."""
+    return [name for [name] in _on_tables(database, _ROW_SECURITY)]
 
 
 def columns(database: Database) -> dict[str, set[str]]:

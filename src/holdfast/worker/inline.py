@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from holdfast.domain.outcome import Outcome, Released, Report, Succeeded, Usage
 from holdfast.domain.timing import kill_margin
 from holdfast.ports import Store
 from holdfast.runners.child.capture import captured
+from holdfast.runners.child.execution import flush_standard_streams
 from holdfast.runners.command import CommandRun
 from holdfast.tasks import tracing
 from holdfast.tasks.context import LEASE_LOST, Context, JobInfo
@@ -156,9 +158,13 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
     heartbeats.start()
     started = time.monotonic()
     outcome: Outcome = Released("interrupted")
+    process = os.getpid()
     try:
-        outcome = placed(_outcome(task, context, channel), saves)
+        outcome = _outcome(task, context, channel)
+        _leave_if_forked(process)
+        outcome = placed(outcome, saves)
     finally:
+        _leave_if_forked(process)
         asking.close()
         heartbeats.stop()
         if not context.completed_in or not _finished(store, job):
@@ -174,6 +180,13 @@ def _run(app: App, store: Store, serving: Serving, worker: str, job: Claimed, ta
         elif trace is not None:
             trace.ended(Succeeded())
         channel.store_lines(store)
+
+
+def _leave_if_forked(process: int) -> None:
+    """End a process that the task forked and that comes back here: the job and its lease are the parent's."""
+    if os.getpid() != process:
+        flush_standard_streams()
+        os._exit(0)
 
 
 def _settle(store: Store, report: Report, trace: AttemptTrace | None) -> None:

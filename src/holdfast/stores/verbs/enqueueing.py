@@ -41,7 +41,7 @@ TRIES = 8
 # In a transaction of our own nobody waits while we do: the more hands a batch of keys goes through, the longer.
 OWN_TRIES = 20
 LONGEST_PAUSE_SECONDS = 0.1
-HISTORY_KEY = "holdfast_events_pkey"
+UNIQUE_VIOLATION = "23505"
 NO_TRANSACTION = "25P01"  # SQLSTATE of a savepoint outside a transaction
 
 
@@ -107,8 +107,12 @@ def _enqueue_all(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> 
 
 
 def _has_history(error: Exception) -> bool:
-    """On Postgres: retention pruned the job that had the id after the check. The next try refuses the id."""
-    return getattr(getattr(error, "diag", None), "constraint_name", None) == HISTORY_KEY
+    """On Postgres: retention pruned the job that had the id after the check. The next try refuses the id.
+
+    Not by the constraint, which has another name on each partition of the audit log.
+    """
+    context = getattr(getattr(error, "diag", None), "context", None) or ""
+    return getattr(error, "sqlstate", None) == UNIQUE_VIOLATION and "holdfast_audit_insert()" in context
 
 
 def enqueue_in(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:

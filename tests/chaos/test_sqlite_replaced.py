@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import App
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
@@ -202,3 +203,70 @@ def test_cache_file_that_was_replaced_is_opened_anew(tmp_path: Path) -> None:
     assert found.value == 2
     cache.close()
     other.close()
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Iterator[SqlStore]:
+    """`jobs.db` is a link to `data/real.db`, and the write-ahead log lies in `data`."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "jobs.db").symlink_to(tmp_path / "data" / "real.db")
+    with closing(open_store(f"sqlite:///{tmp_path / 'jobs.db'}")) as store:
+        store.enqueue(NewJob(task="first"))
+        yield store
+
+
+@pytest.mark.parametrize("replace", [remove_log, move_beside_old_log])
+def test_write_is_rejected_behind_a_link(
+    linked: SqlStore, tmp_path: Path, replace: Callable[[Path, Path], None]
+) -> None:
+    real = tmp_path / "data" / "real.db"
+    replace(real, backup(real, tmp_path / "backup.db"))
+    before = real.read_bytes()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
+            linked.enqueue(NewJob(task="lost"))
+    assert real.read_bytes() == before
+
+
+def test_link_that_leads_to_another_file_is_followed(linked: SqlStore, tmp_path: Path) -> None:
+    link = tmp_path / "jobs.db"
+    backup(tmp_path / "data" / "real.db", tmp_path / "data" / "restored.db")
+    linked.enqueue(NewJob(task="after the backup"))
+    link.unlink()
+    link.symlink_to(tmp_path / "data" / "restored.db")
+    with pytest.raises(StoreUnavailable, match="the next call uses the new file"):
+        linked.enqueue(NewJob(task="lost"))
+    linked.enqueue(NewJob(task="second"))
+    assert sorted(job.task for job in linked.jobs().items) == ["first", "second"]
+
+
+def test_relative_path_means_the_same_file_after_a_change_of_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    with closing(open_store("sqlite:///jobs.db")) as store, closing(ChangeCheck("jobs.db")) as check:
+        cache = CacheFile("cache.db")
+        store.enqueue(NewJob(task="first"))
+        monkeypatch.chdir(elsewhere)
+        store.enqueue(NewJob(task="second"))
+        with store.database.reading():  # the only connection of the pool: the next call opens another
+            assert len(store.jobs().items) == 2
+        cache.keep_cached("shop", "a", 1, 60.0)
+        cache.close()
+        assert check.changed()
+        assert not list(elsewhere.iterdir())
+
+
+def test_inline_task_may_change_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(App("sqlite:///jobs.db")) as app:
+
+        @app.task
+        def leave() -> None:
+            os.chdir("/")
+
+        jobs = [leave.enqueue() for _ in range(3)]
+        app.work()
+        assert [app.store.job(job.id).state for job in jobs] == [State.SUCCEEDED] * 3

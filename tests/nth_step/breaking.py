@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine, event
 
-from holdfast.stores.sqlite import FileConnection
+from holdfast.stores.sqlite_files import FileConnection
 from tests.nth_step.fault import Fault, Moment
 
 Answer = TypeVar("Answer")

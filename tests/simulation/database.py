@@ -25,7 +25,8 @@ from holdfast.stores.database import CursorTransaction, SessionLost
 from holdfast.stores.histories import Histories
 from holdfast.stores.references import References
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.sqlite import FileConnection, SqliteDatabase
+from holdfast.stores.sqlite import SqliteDatabase
+from holdfast.stores.sqlite_files import FileConnection
 from holdfast.stores.statements.words import Statement
 from holdfast.wiring.sql import open_store
 from tests.simulation import weather

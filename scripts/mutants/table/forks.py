@@ -33,7 +33,7 @@ MUTANTS = (
         "sqlite-file-in-use-opened-by-child",
         "A child that was forked while its parent used an SQLite file does not open it.",
         "stores/sqlite.py",
-        "        if _is_open_here(_identity(self._file)):",
+        "        if is_open_here(identify(self._file)):",
         "        if False:",
         ("forks/test_transports.py::test_child_that_is_forked_inside_sqlite_transaction_is_refused",),
     ),

@@ -22,6 +22,7 @@ from holdfast.domain.caching import check_place, checked_batch, checked_ttl, che
 from holdfast.domain.names import check_name
 from holdfast.domain.sources import Cached
 from holdfast.forks import after_fork, before_fork, fork_safe, leak, notice_fork, postponed
+from holdfast.stores.sqlite_files import Identity, identify
 
 BUSY_SECONDS = 5.0
 FORGETS_EVERY = 50  # so many values kept, a batch of expired ones goes
@@ -54,13 +55,13 @@ class CacheFile:
         clock: Callable[[], float] = time.time,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # the working directory may change
         self._tell = tell
         self._clock = clock
         self._busy_seconds = busy_seconds
         self._lock = fork_safe(threading.Lock())
         self._connection: sqlite3.Connection | None = None
-        self._opened: tuple[int, int] | None = None  # device and inode of the file
+        self._opened: Identity = None
         self._is_lost = False
         self._is_told = False
         self._puts = 0
@@ -109,7 +110,7 @@ class CacheFile:
             self._lock.release()
 
     def _after_fork(self) -> None:
-        if self._connection is not None:  # in use for so long that the fork did not wait for its end
+        if self._connection is not None:  # still in use after `forks.MAX_WAIT_SECONDS`
             leak(self._connection)
             self._connection, self._is_lost = None, True
 
@@ -159,19 +160,14 @@ class CacheFile:
             self._tell(f"the cache file {self._path} cannot be used, so jobs run without a cache: {why}")
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._identify() != self._opened:  # removed, or replaced by another file
+        if (
+            self._connection is not None and identify(self._path) != self._opened
+        ):  # removed, or replaced by another file
             self._drop()
         if self._connection is None:
             self._connection = self._open()
-            self._opened = self._identify()
+            self._opened = identify(self._path)
         return self._connection
-
-    def _identify(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True)

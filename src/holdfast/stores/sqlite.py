@@ -6,10 +6,7 @@ stayed busy: "database is locked" itself reaches nobody.
 
 Checkpoints are never automatic (see docs/decisions/0004): `checkpoint` runs them, one process at a time.
 
-A file that was replaced under a running process still takes commits, which are lost with it. So every connection knows
-device and inode of the files it opened, and compares them: a write transaction once it has the write lock, a read at
-its start. A write is rejected. The next call opens the new file, unless files of the previous one lie beside it: SQLite
-would apply the previous write-ahead log to the new file, and damage it.
+No write goes to a file that was replaced under a running process: see `sqlite_files`.
 
 No connection is carried across a fork. SQLite keeps its locks on a file per process, in memory that a child inherits:
 beside an inherited connection, a new one of the child holds no lock on the file, and another process may remove the
@@ -24,8 +21,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -39,103 +35,20 @@ from holdfast.domain.errors import ConfigurationError, StoreUnavailable
 from holdfast.forks import after_fork, before_fork, gate, leak, notice_fork
 from holdfast.stores.checkpoint import Checkpointer
 from holdfast.stores.database import Clock, CursorTransaction, Database, Parameters, Row, utc_now
+from holdfast.stores.sqlite_files import (
+    FileConnection,
+    FileReplaced,
+    OpenFiles,
+    describe_replaced,
+    identify,
+    is_open_here,
+    may_open,
+)
 from holdfast.stores.statements.words import SQLITE, Statement
 
 OLDEST_VERSION = (3, 38, 0)
 BUSY_TIMEOUT_SECONDS = 20.0
 PATIENCE_SECONDS = 60.0
-_MAX_SCANNED = 4096  # descriptors
-
-
-Identity = tuple[int, int] | None  # device and inode; None: there is no such file
-
-
-def _identity(path: str) -> Identity:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - once per transaction
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _is_open_here(file: Identity) -> bool:
-    """Whether this process has the file open, by whatever connection."""
-    try:
-        descriptors = [int(name) for name in os.listdir("/dev/fd")]  # noqa: PTH208
-    except OSError:  # no /proc is mounted
-        descriptors = list(range(_MAX_SCANNED))
-    for descriptor in descriptors:
-        with suppress(OSError):
-            found = os.fstat(descriptor)
-            if (found.st_dev, found.st_ino) == file:
-                return True
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The files that a connection has open."""
-
-    database: Identity
-    wal: Identity
-    shm: Identity
-
-    @classmethod
-    def at(cls, path: str) -> _Files:
-        return cls(_identity(path), _identity(f"{path}-wal"), _identity(f"{path}-shm"))
-
-    def is_beside(self, other: _Files) -> bool:
-        """The log or its index is the same file in both."""
-        return (self.wal is not None and self.wal == other.wal) or (self.shm is not None and self.shm == other.shm)
-
-
-class FileConnection(sqlite3.Connection):
-    """A connection that knows the files it opened."""
-
-    files: _Files | None = None
-
-    def reads_current(self, path: str) -> bool:
-        return self.files is None or _identity(path) == self.files.database
-
-    def writes_current(self, path: str, wal: str) -> bool:
-        """Compares the log too: commits go there first, and are lost with it."""
-        return self.files is None or (self.reads_current(path) and _identity(wal) == self.files.wal)
-
-
-class FileReplaced(StoreUnavailable):
-    """Another file is in the place of the one that was open. Nothing was written."""
-
-    def __init__(self, message: str, *, is_reopened: bool) -> None:
-        super().__init__(message)
-        self.is_reopened = is_reopened  # the next call opens the new file
-
-
-def _describe_replaced(path: str, opened: _Files, found: _Files) -> FileReplaced:
-    if found.database == opened.database:
-        return FileReplaced(
-            f"{path}-wal was removed or replaced while {path} was open; nothing was written. Stop every process that"
-            " uses the file: the last one saves what the log held. Then start them again",
-            is_reopened=False,
-        )
-    if opened.is_beside(found):
-        return FileReplaced(
-            f"the SQLite file {path} was removed or replaced while it was open, and {path}-wal and {path}-shm beside it"
-            f" belong to the previous file; nothing was written. Stop every process that uses the file, move {path}-wal"
-            f" and {path}-shm away, put the file in place and start the processes again",
-            is_reopened=False,
-        )
-    if found.database is None:
-        return FileReplaced(
-            f"the SQLite file {path} was removed while it was open; nothing was written. Put a backup in its place, or"
-            " restart the process to begin with an empty file",
-            is_reopened=False,
-        )
-    return FileReplaced(
-        f"the SQLite file {path} was replaced while it was open; nothing was written. Call again: the next call uses"
-        " the new file. If that is from another release, restart the process",
-        is_reopened=True,
-    )
-
 
 _COUNTED = "_holdfast_counted"  # of a pool's record: it is in use, and `gate` counts it
 
@@ -214,7 +127,6 @@ class SqliteDatabase(Database):
         self._patience = patience
         self._checkpointer = Checkpointer(path) if path is not None else None
         self._file = "" if path is None else os.fspath(path)
-        self._wal = f"{self._file}-wal"
         if path is not None:
             before_fork(self._before_fork)
             after_fork(self._after_fork)
@@ -227,7 +139,7 @@ class SqliteDatabase(Database):
         with self._connection() as driver, closing(driver.cursor()) as cursor:
             _begin(cursor, self._patience)
             try:
-                if not driver.writes_current(self._file, self._wal):
+                if not driver.writes_current(self._file):
                     raise self._replaced(driver)
                 # The time is read after the lock is held: a transaction that waited does not act in the past.
                 yield _SqliteTransaction(cursor, SQLITE, self._clock())
@@ -271,7 +183,7 @@ class SqliteDatabase(Database):
         leak(self.engine.pool)  # with its locks and, after a fork in C, its connections
         self.engine.dispose(close=False)
         # By a call of the parent or by an engine of the caller's, if `_before_fork` ran.
-        if _is_open_here(_identity(self._file)):
+        if is_open_here(identify(self._file)):
             event.listen(self.engine, "do_connect", self._refuse)
 
     def _refuse(self, *_connecting: object) -> None:
@@ -284,8 +196,8 @@ class SqliteDatabase(Database):
     def _replaced(self, driver: FileConnection) -> FileReplaced:
         """Decide what happens next, while the connection is open and its inodes cannot be given to other files."""
         assert driver.files is not None
-        found = _Files.at(self._file)
-        error = _describe_replaced(self._file, driver.files, found)
+        found = OpenFiles.at(self._file)
+        error = describe_replaced(self._file, driver.files, found)
         if error.is_reopened:
             self.engine.dispose()
         return error
@@ -353,6 +265,9 @@ def open_sqlite(
     parsed = make_url(url)
     patience = PATIENCE_SECONDS if timeout_seconds is None else timeout_seconds
     in_memory = parsed.database in (None, "", ":memory:")
+    if parsed.database and not in_memory:
+        # The program may change its working directory; later connections still open this file.
+        parsed = parsed.set(database=str(Path(parsed.database).absolute()))
     options: dict[str, Any] = (
         {"poolclass": _MemoryPool}
         if in_memory
@@ -377,16 +292,16 @@ def open_sqlite(
 
 def _identify_files(engine: Engine, path: str) -> None:
     """Note for every new connection which files it has open, and open nothing that it should not."""
-    opened: list[_Files] = []  # by the latest connection; another one of the pool keeps its inodes
+    opened: list[OpenFiles] = []  # by the latest connection; another one of the pool keeps its inodes
 
     def before(_dialect: Any, record: Any, _args: Any, _options: Any) -> None:
-        found = record.info["files"] = _Files.at(path)
-        if opened and found.database != opened[-1].database and not _may_open(found, opened[-1]):
-            raise _describe_replaced(path, opened[-1], found)
+        found = record.info["files"] = OpenFiles.at(path)
+        if opened and found.database != opened[-1].database and not may_open(found, opened[-1]):
+            raise describe_replaced(path, opened[-1], found)
 
     def after(connection: FileConnection, record: Any) -> None:
         connection.execute("PRAGMA schema_version").fetchone()  # in a new file the first read opens the log
-        connection.files = _Files.at(path)
+        connection.files = OpenFiles.at(path)
         if record.info["files"].database not in (None, connection.files.database):
             connection.close()
             raise StoreUnavailable(f"the SQLite file {path} was replaced while it was being opened; try again")
@@ -394,10 +309,6 @@ def _identify_files(engine: Engine, path: str) -> None:
 
     event.listen(engine, "do_connect", before)
     event.listen(engine, "connect", after)
-
-
-def _may_open(found: _Files, opened: _Files) -> bool:
-    return found.database is not None and not opened.is_beside(found)
 
 
 def open_sqlite_for_reading(path: Path) -> SqliteDatabase:

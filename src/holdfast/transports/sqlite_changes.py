@@ -14,7 +14,7 @@ from holdfast.forks import before_fork, postponed
 
 class ChangeCheck:
     def __init__(self, path: Path | str) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # the working directory may change
         self._connection: sqlite3.Connection | None = None
         self._version: int | None = None
         self._opened: tuple[int, int] | None = None

@@ -330,10 +330,9 @@ MUTANTS = (
         "command-setup-ends-its-runner",
         "A command whose setup fails fails alone.",
         "runners/child/execution.py",
-        "        except Exception as error:\n            return _done(work, outcome_of_error(task, error), meter.read())\n"
+        "            return _done(work, outcome_of_error(task, error), meter.read())\n"
         "        return _done(work, outcome, meter.read() | end.usage)",
-        "        except KeyError as error:\n            return _done(work, outcome_of_error(task, error), meter.read())\n"
-        "        return _done(work, outcome, meter.read() | end.usage)",
+        "            raise\n        return _done(work, outcome, meter.read() | end.usage)",
         ("runners/test_patched_library.py::test_command_whose_setup_fails_fails_alone",),
     ),
     Mutant(

@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from holdfast import App
 from holdfast.domain.errors import StoreUnavailable
@@ -161,6 +162,26 @@ def test_removed_file_is_not_made_anew_by_one_more_connection(store: SqlStore, p
             with suppress(StoreUnavailable):
                 act()
     assert not path.exists()
+
+
+def test_file_that_is_replaced_while_it_is_opened_stays_as_it_is(store: SqlStore, path: Path, tmp_path: Path) -> None:
+    copy = backup(path, tmp_path / "backup.db")
+    store.enqueue(NewJob(task="after the backup"))
+    restored = copy.read_bytes()
+
+    def replace_meanwhile(*_arguments: object) -> None:
+        """After the check of the file, and before SQLite opens it."""
+        if copy.exists():
+            copy.rename(path)
+
+    with store.database.reading():  # the only connection of the pool: the next call opens another
+        event.listen(store.database.engine, "do_connect", replace_meanwhile)
+        with pytest.raises(StoreUnavailable, match="was replaced while it was being opened"):
+            store.jobs()
+    assert path.read_bytes() == restored
+    with pytest.raises(StoreUnavailable, match="belong to the previous file"):
+        store.jobs()
+    assert path.read_bytes() == restored
 
 
 def test_worker_runs_the_jobs_of_a_restored_backup(sqlite_site: Site, tmp_path: Path) -> None:

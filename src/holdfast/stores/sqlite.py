@@ -283,15 +283,23 @@ def open_sqlite(
         },
         **options,
     )
-    event.listen(engine, "connect", lambda connection, _record: _prepare(connection, patience))
-    if not in_memory:
-        _identify_files(engine, parsed.database or "")
+
+    def prepare(connection: Any, _record: Any) -> None:
+        _prepare(connection, patience)
+
+    if in_memory:
+        event.listen(engine, "connect", prepare)
+    else:
+        _identify_files(engine, parsed.database or "", prepare)
     # The driver is in autocommit and SQLAlchemy issues no BEGIN: our transactions say IMMEDIATE themselves.
     return SqliteDatabase(engine, None if in_memory else Path(parsed.database or ""), clock, patience)
 
 
-def _identify_files(engine: Engine, path: str) -> None:
-    """Note for every new connection which files it has open, and open nothing that it should not."""
+def _identify_files(engine: Engine, path: str, prepare: Callable[[Any, Any], None]) -> None:
+    """Note for every new connection which files it has open, and open nothing that it should not.
+
+    The first read opens the write-ahead log beside the file, and the last close applies it: so the file is compared
+    again before that."""
     opened: list[OpenFiles] = []  # by the latest connection; another one of the pool keeps its inodes
 
     def before(_dialect: Any, record: Any, _args: Any, _options: Any) -> None:
@@ -299,16 +307,20 @@ def _identify_files(engine: Engine, path: str) -> None:
         if opened and found.database != opened[-1].database and not may_open(found, opened[-1]):
             raise describe_replaced(path, opened[-1], found)
 
-    def after(connection: FileConnection, record: Any) -> None:
-        connection.execute("PRAGMA schema_version").fetchone()  # in a new file the first read opens the log
-        connection.files = OpenFiles.at(path)
-        if record.info["files"].database not in (None, connection.files.database):
+    def check(connection: FileConnection, record: Any) -> None:
+        if record.info["files"].database not in (None, identify(path)):
             connection.close()
             raise StoreUnavailable(f"the SQLite file {path} was replaced while it was being opened; try again")
+
+    def note(connection: FileConnection, record: Any) -> None:
+        connection.execute("PRAGMA schema_version").fetchone()  # in a new file the first read opens the log
+        connection.files = OpenFiles.at(path)
+        check(connection, record)
         opened[:] = [connection.files]
 
     event.listen(engine, "do_connect", before)
-    event.listen(engine, "connect", after)
+    for step in (check, prepare, note):
+        event.listen(engine, "connect", step)
 
 
 def open_sqlite_for_reading(path: Path) -> SqliteDatabase:

@@ -154,12 +154,22 @@ def calling(act: Callable[[], Problems]) -> Iterator[Problems]:
 
 
 def fork_in_c() -> int:
-    """As uWSGI does: no handler of Python runs."""
+    """As uWSGI does: no handler of Python runs. So no other thread may wait for the GIL: the child's would stay locked."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while threading.active_count() > 1:
+        assert time.monotonic() < deadline, threading.enumerate()
+        time.sleep(0.005)
     return int(ctypes.PyDLL(None).fork())
 
 
+def enqueue_and_close(count: int) -> list[str]:
+    """With an app of its own, whose threads have ended."""
+    with closing(App(_store, token=_token[0] if _token else None)) as other:
+        return [answer.id for answer in other.store.enqueue_many([NewJob(task="noop") for _ in range(count)])]
+
+
 def read_after_fork(leave: Callable[[], NoReturn], fork: Callable[[], int] = os.fork) -> Problems:
-    ids = enqueue(JOBS)
+    ids = enqueue(JOBS) if fork is os.fork else enqueue_and_close(JOBS)
     open_connections()
     start = FORK.Barrier(3)
 
@@ -176,7 +186,8 @@ def read_after_fork(leave: Callable[[], NoReturn], fork: Callable[[], int] = os.
 
 def refuse_after_fork_in_c() -> Problems:
     """SQLite cannot open a file beside an inherited connection, and this fork closed none."""
-    ids = enqueue(JOBS)
+    ids = enqueue_and_close(JOBS)
+    app.store.job(ids[0])
 
     def expect_refusal() -> Problems:
         try:

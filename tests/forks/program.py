@@ -154,7 +154,7 @@ def calling(act: Callable[[], Problems]) -> Iterator[Problems]:
 
 
 def fork_in_c() -> int:
-    """As uWSGI does: no handler of Python runs. So no other thread may wait for the GIL: the child's would stay locked."""
+    """As uWSGI does: no handler of Python runs. Another thread that waits for the GIL would lock it in the child."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while threading.active_count() > 1:
         assert time.monotonic() < deadline, threading.enumerate()

@@ -19,7 +19,7 @@ from holdfast import App
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.lifecycle import ACTIVE, State
 from holdfast.torture.proxy import FaultProxy
-from holdfast.torture.proxy_answers import Answers, Page
+from holdfast.torture.proxy_answers import Answers, ProxyResponse
 from tests.chaos.databases import query
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
@@ -29,18 +29,35 @@ EVERYTHING = (b" /internal/worker/",)
 REPORTS = (b" /internal/worker/reports",)
 JSON = "application/json"
 PAGES = {
-    "500": [Page(500)],
-    "404": [Page(404, b"default backend - 404", "text/plain")],
-    "403 and 405": [Page(403), Page(405, b"")],
-    "502, 503, 504 and 429": [Page(502), Page(503, b""), Page(504), Page(429, b'{"message":"slow down"}', JSON)],
-    "other errors": [Page(400), Page(413), Page(418), Page(422, b'{"detail":"no"}', JSON), Page(501), Page(599)],
-    "no errors": [Page(200), Page(200, b"{}", JSON), Page(204, b""), Page(302, b"")],
+    "500": [ProxyResponse(500)],
+    "404": [ProxyResponse(404, b"default backend - 404", "text/plain")],
+    "403 and 405": [ProxyResponse(403), ProxyResponse(405, b"")],
+    "502, 503, 504 and 429": [
+        ProxyResponse(502),
+        ProxyResponse(503, b""),
+        ProxyResponse(504),
+        ProxyResponse(429, b'{"message":"slow down"}', JSON),
+    ],
+    "other errors": [
+        ProxyResponse(400),
+        ProxyResponse(413),
+        ProxyResponse(418),
+        ProxyResponse(422, b'{"detail":"no"}', JSON),
+        ProxyResponse(501),
+        ProxyResponse(599),
+    ],
+    "no errors": [
+        ProxyResponse(200),
+        ProxyResponse(200, b"{}", JSON),
+        ProxyResponse(204, b""),
+        ProxyResponse(302, b""),
+    ],
     "bodies and cookies that cannot be read": [
-        Page(200, b"plain", JSON, "Content-Encoding: gzip\r\n"),
-        Page(503, b"plain", JSON, "Content-Encoding: gzip\r\n"),
-        Page(200, b'{"answers":7,"jobs":7}', JSON),
-        Page(200, b'{"answers":["ok"],"jobs":["ok"]}', JSON),
-        Page(503, b"", headers="Set-Cookie: route=caf\u00e9; Path=/\r\n"),
+        ProxyResponse(200, b"plain", JSON, "Content-Encoding: gzip\r\n"),
+        ProxyResponse(503, b"plain", JSON, "Content-Encoding: gzip\r\n"),
+        ProxyResponse(200, b'{"answers":7,"jobs":7}', JSON),
+        ProxyResponse(200, b'{"answers":["ok"],"jobs":["ok"]}', JSON),
+        ProxyResponse(503, b"", headers="Set-Cookie: route=caf\u00e9; Path=/\r\n"),
     ],
 }
 ALL_PAGES = [page for group in PAGES.values() for page in group]
@@ -66,7 +83,7 @@ class TwoOfThree(Answers):
 
     number: Iterator[int] = field(default_factory=itertools.count)
 
-    def page(self, request: bytes, chosen: random.Random) -> Page | None:
+    def page(self, request: bytes, chosen: random.Random) -> ProxyResponse | None:
         page = Answers(self.pages, 1.0, self.carried_out, self.paths).page(request, chosen)
         return None if page is None or next(self.number) % 3 == 2 else page
 
@@ -98,7 +115,7 @@ def all_are_over(fleet: Fleet) -> bool:
     ids=[*PAGES, "all, after the server has carried it out"],
 )
 def test_half_of_all_reports_answered_by_the_proxy_leave_every_job_succeeded(
-    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[Page], carried_out: float
+    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[ProxyResponse], carried_out: float
 ) -> None:
     sqlite_fleet.tasks(TASKS)
     ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(JOBS)]
@@ -135,7 +152,7 @@ def test_a_third_of_everything_answered_by_the_proxy_holds_up_no_job_for_good(
 
 @pytest.mark.parametrize("pages", [PAGES["500"], PAGES["404"]], ids=["500", "404"])
 def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(
-    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[Page]
+    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[ProxyResponse]
 ) -> None:
     sqlite_fleet.tasks(TASKS)
     ids = [sqlite_fleet.enqueue("hold", {"number": number}) for number in range(HELD)]
@@ -219,10 +236,10 @@ def test_reports_that_are_changed_on_the_way_leave_every_job_succeeded(
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES["bodies and cookies that cannot be read"], Page(200, b'{"status":"ok"}', JSON)]
+    "page", [*PAGES["bodies and cookies that cannot be read"], ProxyResponse(200, b'{"status":"ok"}', JSON)]
 )
 def test_client_raises_store_unavailable_for_response_of_something_else_and_recovers(
-    sqlite_fleet: Fleet, plane: Served, proxy: FaultProxy, page: Page
+    sqlite_fleet: Fleet, plane: Served, proxy: FaultProxy, page: ProxyResponse
 ) -> None:
     job = sqlite_fleet.enqueue("answer", {"number": 1})
     with closing(App(url_of(proxy), token=plane.tokens["client"])) as app:

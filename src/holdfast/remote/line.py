@@ -195,9 +195,7 @@ class Reply(dict[str, Any]):
 
 
 def no_control_plane(place: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{place} does not answer as a control plane does: is this its URL, and what is on the way to it?"
-    )
+    return StoreUnavailable(f"{place} does not answer as a control plane does: check the URL, and any proxy before it")
 
 
 def _is_damaged(error: Exception, sent: bytes) -> bool:

@@ -58,7 +58,7 @@ def error_for(status: int, body: bytes, place: str, *, waits: bool) -> HoldfastE
         case 413:
             return _too_large(problem or {}, detail, place)
         case 429:
-            return NotDone(f"{place} asks for fewer requests: {detail}")
+            return NotDone(f"{place} limits the rate of requests: {detail}")
         case 503 if problem is not None and problem.get("failed") == "request":
             return RequestFailed(f"{place} answered {status}: {detail}")
         case _ if status in _NOT_NOW:
@@ -67,8 +67,8 @@ def error_for(status: int, body: bytes, place: str, *, waits: bool) -> HoldfastE
             return RequestFailed(f"{place} answered {status}: {detail}")
         case _ if problem is None:
             return RequestFailed(
-                f"{place} answered {status} ({detail}), and not as a control plane does: is this its URL, and what is"
-                " on the way to it?"
+                f"{place} answered {status} ({detail}), and not as a control plane does: check the URL, and any"
+                " proxy before it"
             )
         case _:
             return _refusal(status, problem, detail, place)

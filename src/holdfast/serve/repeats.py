@@ -4,7 +4,7 @@ Whoever arrives is looked up; whoever waits is looked up again now and then, bec
 answered elsewhere after its second has begun to wait here. One query serves all of them.
 
 Every repeat renews the leases. A client that repeats for `REPEATED_SECONDS` gets no answers in time, say behind a proxy
-that is always a minute late: its jobs are given back, or nobody would ever run them.
+that is always a minute late: its jobs are given back, so that another worker runs them.
 """
 
 from __future__ import annotations

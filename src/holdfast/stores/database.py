@@ -137,11 +137,11 @@ class Database(ABC):
 
 @contextmanager
 def content_checked(database: Database, field: str) -> Iterator[None]:
-    """Bad content is told in our own words; only then may a caller give up sending it."""
+    """Raise InvalidInput for content that the database cannot store: only then may a caller replace the content."""
     try:
         yield
     except database.content_errors as error:
-        # Without its details, which show the whole row: who reads this may be at the other end of a control plane.
+        # Without the details, which show the whole row: the message may go to a client of a control plane.
         rule = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InvalidInput(field, f"the database does not take it: {rule}") from error
 

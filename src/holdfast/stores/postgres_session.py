@@ -28,7 +28,7 @@ from holdfast.stores.postgres_url import SESSION_KIND
 CONNECT_TIMEOUT_SECONDS = 10
 # A new session follows DNS and proxies to where the server is now.
 MAX_AGE_SECONDS = 30 * 60
-# Firewalls and load balancers forget a silent connection after five minutes or later, and tell neither end.
+# Firewalls and load balancers drop an idle connection after five minutes or later without notifying either end.
 MAX_IDLE_SECONDS = 4 * 60
 
 # Noted about a connection when it is made: a pooler is in between; statements are compiled (JIT); transactions are

@@ -296,7 +296,7 @@ def _installed(connection: Connection) -> Installed:
 
 
 def _recorded(revision: str, text: str | None) -> Installed:
-    """What is recorded for another schema says nothing about this one: somebody else changed the revision."""
+    """A record of another schema is ignored: a program without this record has changed the revision."""
     try:
         record = json.loads(text or "{}")
         compatible_from = record["compatible_from"] if record["schema"] == revision else None

@@ -17,7 +17,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ProxyResponse:
     """A response without Holdfast's problem body."""
 
     status: int
@@ -38,12 +38,12 @@ class Page:
 class Answers:
     """The proxy answers a share of the requests whose first line contains one of `paths`, or any without `paths`."""
 
-    pages: Sequence[Page]
+    pages: Sequence[ProxyResponse]
     chance: float = 0.5
     carried_out: float = 0.0  # the share of these that reaches the server first
     paths: Sequence[bytes] = ()
 
-    def page(self, request: bytes, chosen: random.Random) -> Page | None:
+    def page(self, request: bytes, chosen: random.Random) -> ProxyResponse | None:
         line = request.partition(b"\r\n")[0]
         if self.paths and not any(path in line for path in self.paths):
             return None
@@ -55,7 +55,7 @@ class Exchanges:
 
     def __init__(self) -> None:
         self._is_open = False  # a request is under way
-        self._page: Page | None = None
+        self._page: ProxyResponse | None = None
         self._kept: bytearray | None = None  # a request that the server does not get
 
     def takes_request(self, data: bytes, answers: Answers | None, chosen: random.Random) -> bool:

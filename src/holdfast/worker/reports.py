@@ -6,8 +6,8 @@ same answer again.
 content refused   our own validation, or the database, says that the content is bad: less of the report is sent, and in
                   the end `unstorable_result` in its place
 store away        the whole batch is sent again, after a wait
-any other error   nobody knows whether the report is the cause, so it is never replaced. Reports are sent one by one to
-                  find out; each that fails waits by itself, and its neighbours do not wait with it
+any other error   the cause is unknown, so the report is never replaced. Reports are sent one by one; each that fails
+                  waits alone, and its neighbours do not wait with it
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.worker.leases import Held
 BATCH = 500
 # The wait of a report that was not taken, each time twice as long. A worker that drains gives up only after 10 s.
 FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.2, 2.0
-# So many single reports in a row failed: it is not the reports, and the others are not tried in this round.
+# After this many consecutive failures, the rest of the round is not sent.
 MAX_FAILED_IN_A_ROW = 3
 ROLLED_BACK = JobError(
     "complete_in_rolled_back",
@@ -289,7 +289,7 @@ def _waits(report: Report, error: Exception | None) -> Answered:
 
 
 def _one_by_one(store: Store, reports: list[Report]) -> Round:
-    """Until the store is away, or so many failed in a row that it might as well be: the rest is not sent."""
+    """Stop where the store is away, or where MAX_FAILED_IN_A_ROW consecutive reports have failed."""
     answers: list[Answered] = []
     last: Exception | None = None
     in_a_row = 0

@@ -223,7 +223,7 @@ BEGIN
     RETURNING e.job_id, e.at, e.event)
   SELECT max(at), count(DISTINCT job_id), count(*), count(*) FILTER (WHERE event = 'pruned')
   INTO last_event, job_count, event_count, pruned_count FROM gone;
-  -- A history without its end is evidence: somebody removed the job behind the guards.
+  -- A history without its end is evidence: the job was removed with the guards off.
   IF pruned_count <> job_count THEN
     RAISE EXCEPTION USING ERRCODE = 'check_violation',
       MESSAGE = 'holdfast: a history is retired only after its job was pruned; holdfast verify names those without end';

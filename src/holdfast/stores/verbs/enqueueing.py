@@ -272,7 +272,7 @@ def _insert_unique(transaction: Transaction, jobs: Sequence[NewJob], ids: list[s
 
 
 def _recheck_reuse(transaction: Transaction, jobs: Sequence[NewJob], answers: Mapping[int, Enqueued]) -> None:
-    """On Postgres: whoever holds the lock of an SQLite file did not wait for a key."""
+    """Postgres only: on SQLite the transaction already holds the write lock."""
     created = {n for n, answer in answers.items() if answer.created and _may_miss_success(jobs[n])}
     if created and transaction.dialect == POSTGRES and _reused(transaction, jobs, answers.keys() - created):
         raise _KeyChangedHands

@@ -9,21 +9,21 @@ from holdfast.torture.crew import DATABASE, HTTP, REDIS, RQ, WORKERS
 from holdfast.torture.faults import database, messages
 from holdfast.torture.faults.kind import Struck
 from holdfast.torture.proxy import FaultProxy
-from holdfast.torture.proxy_answers import Answers, Page
+from holdfast.torture.proxy_answers import Answers, ProxyResponse
 from holdfast.torture.replies import after_commit_postgres, after_post_http, any_reply
 from holdfast.torture.stage import Stage
 
 TO_DATABASE, TO_REDIS = "the database", "Redis"
 # As an ingress, a gateway or a firewall sends them: none has the problem body of a control plane.
 PAGES = (
-    Page(500),
-    Page(502),
-    Page(503, b""),
-    Page(404, b"default backend - 404", "text/plain"),
-    Page(403),
-    Page(405, b""),
-    Page(413),
-    Page(200),
+    ProxyResponse(500),
+    ProxyResponse(502),
+    ProxyResponse(503, b""),
+    ProxyResponse(404, b"default backend - 404", "text/plain"),
+    ProxyResponse(403),
+    ProxyResponse(405, b""),
+    ProxyResponse(413),
+    ProxyResponse(200),
 )
 REPORTS = tuple(f"/internal/worker/{verb}".encode() for verb in ("reports", "complete", "fail", "release"))
 # Who stands behind a way, besides everybody who works through a control plane.

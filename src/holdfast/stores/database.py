@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -135,15 +135,25 @@ class Database(ABC):
         self.engine.dispose()
 
 
-@contextmanager
-def content_checked(database: Database, field: str) -> Iterator[None]:
-    """Raise InvalidInput for content that the database cannot store: only then may a caller replace the content."""
-    try:
-        yield
-    except database.content_errors as error:
-        # Without the details, which show the whole row: the message may go to a client of a control plane.
-        rule = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InvalidInput(field, f"the database does not take it: {rule}") from error
+class ContentCheck:
+    """Raises InvalidInput for content that the database cannot store: only then may a caller replace the content.
+
+    No generator: every enqueue, heartbeat and report passes here."""
+
+    __slots__ = ("_database", "_field")
+
+    def __init__(self, database: Database, field: str) -> None:
+        self._database = database
+        self._field = field
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None and isinstance(error, self._database.content_errors):
+            # Without the details, which show the whole row: the message may go to a client of a control plane.
+            rule = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise InvalidInput(self._field, f"the database does not take it: {rule}") from error
 
 
 def borrow(connection: Any, now: datetime | None) -> Transaction | None:

@@ -49,6 +49,7 @@ class OpenFiles:
     """The files that a connection has open."""
 
     place: str  # of the database, without symbolic links
+    wal_path: str
     database: Identity
     wal: Identity
     shm: Identity
@@ -56,7 +57,8 @@ class OpenFiles:
     @classmethod
     def at(cls, path: str) -> OpenFiles:
         place = os.path.realpath(path)
-        return cls(place, identify(path), identify(f"{place}-wal"), identify(f"{place}-shm"))
+        wal_path = f"{place}-wal"
+        return cls(place, wal_path, identify(path), identify(wal_path), identify(f"{place}-shm"))
 
     def is_beside(self, other: OpenFiles) -> bool:
         """The log or its index is the same file in both."""
@@ -73,9 +75,8 @@ class FileConnection(sqlite3.Connection):
 
     def writes_current(self, path: str) -> bool:
         """Compares the log too: commits go there first, and are lost with it."""
-        return self.files is None or (
-            self.reads_current(path) and identify(f"{self.files.place}-wal") == self.files.wal
-        )
+        files = self.files
+        return files is None or (identify(path) == files.database and identify(files.wal_path) == files.wal)
 
 
 class FileReplaced(StoreUnavailable):
@@ -87,7 +88,7 @@ class FileReplaced(StoreUnavailable):
 
 
 def describe_replaced(path: str, opened: OpenFiles, found: OpenFiles) -> FileReplaced:
-    wal, shm = f"{opened.place}-wal", f"{opened.place}-shm"
+    wal, shm = opened.wal_path, f"{opened.place}-shm"
     if found.database == opened.database:
         return FileReplaced(
             f"{wal} was removed or replaced while {path} was open; nothing was written. Stop every process that"

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.domain.answers import Beat
 from holdfast.domain.sources import Cached
-from holdfast.stores.database import Database, content_checked
+from holdfast.stores.database import ContentCheck, Database
 from holdfast.stores.verbs import caching
 
 
@@ -25,7 +25,7 @@ class CachePart:
         ttl_seconds: float,
         lease: Beat | None = None,  # noqa: ARG002
     ) -> None:
-        with content_checked(self.database, "value"):
+        with ContentCheck(self.database, "value"):
             caching.put(self.database, source, key, value, ttl_seconds)
 
     def forget_cached(self, limit: int) -> int:

@@ -12,7 +12,7 @@ from holdfast.domain.job import (
 )
 from holdfast.domain.manifest import TaskInfo
 from holdfast.stores import claimable as claimable_now
-from holdfast.stores.database import Database, content_checked
+from holdfast.stores.database import ContentCheck, Database
 from holdfast.stores.verbs import (
     announcing,
     enqueueing,
@@ -26,7 +26,7 @@ class ClientPart:
     def enqueue(self, job: NewJob, connection: Any = None) -> Enqueued:
         if connection is not None:
             return self.enqueue_many([job], connection)[0]
-        with content_checked(self.database, "job"):
+        with ContentCheck(self.database, "job"):
             answer = enqueueing.enqueue_one(self.database, job)
         if answer.created and claimable_now.is_due(job):
             self._claimable()
@@ -35,7 +35,7 @@ class ClientPart:
     def enqueue_many(self, jobs: Sequence[NewJob], connection: Any = None) -> list[Enqueued]:
         """All or nothing. With `connection`, in the user's own transaction: rollback means no job."""
         if connection is None:
-            with content_checked(self.database, "jobs"):
+            with ContentCheck(self.database, "jobs"):
                 answers = enqueueing.enqueue(self.database, jobs)
             if claimable_now.by_enqueue(jobs, answers):
                 self._claimable()

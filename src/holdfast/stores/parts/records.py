@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.domain.answers import Beat
 from holdfast.domain.record import NewRecord, Record, Written
 from holdfast.domain.views import Page
-from holdfast.stores.database import Database, content_checked
+from holdfast.stores.database import ContentCheck, Database
 from holdfast.stores.verbs import records
 
 
@@ -16,7 +16,7 @@ class RecordPart:
 
     def write_records(self, new: Sequence[NewRecord], lease: Beat | None = None) -> list[Written]:
         """All or nothing. With a lease: only if it is still held, and as written by its attempt."""
-        with content_checked(self.database, "records"):
+        with ContentCheck(self.database, "records"):
             return records.write(self.database, new, lease)
 
     def records(

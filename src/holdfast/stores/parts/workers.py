@@ -20,7 +20,7 @@ from holdfast.domain.views import (
     WorkerRow,
 )
 from holdfast.stores import claimable as claimable_now
-from holdfast.stores.database import Database, content_checked
+from holdfast.stores.database import ContentCheck, Database
 from holdfast.stores.verbs import (
     announcing,
     beating,
@@ -103,11 +103,11 @@ class WorkerPart:
         )
 
     def heartbeat(self, beats: Sequence[Beat]) -> list[Beaten]:
-        with content_checked(self.database, "progress"):
+        with ContentCheck(self.database, "progress"):
             return beating.heartbeat(self.database, beats)
 
     def settle(self, reports: Sequence[Report]) -> list[Settled]:
-        with content_checked(self.database, "report"):
+        with ContentCheck(self.database, "report"):
             answers = settling.settle_reports(self.database, reports)
         if claimable_now.by_settle(answers):
             self._claimable()
@@ -142,5 +142,5 @@ class WorkerPart:
         return worker_rows.forget_workers(self.database, age_seconds)
 
     def append_logs(self, lines: Sequence[LogLine]) -> None:
-        with content_checked(self.database, "lines"):
+        with ContentCheck(self.database, "lines"):
             log_lines.append_logs(self.database, lines)

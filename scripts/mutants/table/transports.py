@@ -148,7 +148,7 @@ MUTANTS = (
         "closed-session-used",
         "A session that the server closed while it was idle is not used.",
         "stores/postgres_session.py",
-        "    return not _has_input(connection)\n",
+        "    return now - idle_since < MIN_IDLE_SECONDS or not _has_input(connection)\n",
         "    return True\n",
         ("transports/test_idle_disconnect.py::test_call_after_the_server_closed_the_session_works",),
     ),

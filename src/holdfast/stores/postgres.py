@@ -225,13 +225,11 @@ class _Lent:
             self._taken.invalidate()
             raise_if_away(error)
             raise
-        return self._kind()(self._cursor, POSTGRES, None)
-
-    def _kind(self) -> type[CursorTransaction]:
         noted = self._taken.info
         if noted.get(STRICTER):
-            return ReadCommittedTransaction
-        return UncompiledTransaction if noted.get(COMPILES) else CursorTransaction
+            return ReadCommittedTransaction(self._cursor, POSTGRES, None)
+        kind = UncompiledTransaction if noted.get(COMPILES) else CursorTransaction
+        return kind(self._cursor, POSTGRES, None)
 
     def _take(self) -> Kept:
         pool = self._database.engine.pool  # asked for first: it may be replaced while we wait for a connection

@@ -48,7 +48,12 @@ NO_TRANSACTION = "25P01"  # SQLSTATE of a savepoint outside a transaction
 def enqueue_one(database: Database, job: NewJob) -> Enqueued:
     ids = new_ids(1)
     try:
-        return _enqueue_one(database, job, ids)
+        if _may_conflict(job):
+            return _enqueue_all(database, [job], ids)[0]
+        with database.statement() as transaction:
+            if database.dialect == POSTGRES and _is_plain(job):
+                return _insert_one(transaction, job, ids[0])
+            return _insert_plain(transaction, [job], ids)[0]
     except SessionLost:
         return _enqueue_again(database, [job], ids)[0]
 
@@ -63,15 +68,6 @@ def enqueue(database: Database, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return _enqueue(database, jobs, ids)
     except SessionLost:
         return _enqueue_again(database, jobs, ids)
-
-
-def _enqueue_one(database: Database, job: NewJob, ids: list[str]) -> Enqueued:
-    if _may_conflict(job):
-        return _enqueue_all(database, [job], ids)[0]
-    with database.statement() as transaction:
-        if database.dialect == POSTGRES and _is_plain(job):
-            return _insert_one(transaction, job, ids[0])
-        return _insert_plain(transaction, [job], ids)[0]
 
 
 def _enqueue(database: Database, jobs: Sequence[NewJob], ids: list[str]) -> list[Enqueued]:

@@ -199,7 +199,7 @@ def no_control_plane(place: str) -> StoreUnavailable:
 
 
 def _is_damaged(error: Exception, sent: bytes) -> bool:
-    """Whether the server could not read what can be read: something between lost the body, or a part of it."""
+    """Whether the server could not read a body that was well-formed when sent."""
     if type(error) is not InvalidInput or error.field not in _ENVELOPE:
         return False
     try:

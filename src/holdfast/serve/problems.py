@@ -95,7 +95,7 @@ _TEXTS = {
     415: "the body is not application/json",
     422: "a value breaks a rule",
     429: "more requests than this credential may send",
-    503: "the store does not answer now; ask again after Retry-After, or after a second where there is none",
+    503: "the store is unavailable; retry after Retry-After, or after a second if that header is absent",
 }
 # For `responses=` of a router or a route: every refusal it may answer with.
 PROBLEMS: dict[int | str, dict[str, Any]] = {status: _documented(status, text) for status, text in _TEXTS.items()}

@@ -3,8 +3,8 @@
 Whoever arrives is looked up; whoever waits is looked up again now and then, because the first try of a request may be
 answered elsewhere after its second has begun to wait here. One query serves all of them.
 
-Every repeat renews the leases. A client that repeats for `REPEATED_SECONDS` gets no answers in time, say behind a proxy
-that is always a minute late: its jobs are given back, so that another worker runs them.
+Every repeat renews the leases. A client that repeats a request for `REPEATED_SECONDS` receives no response in time, for
+example behind a slow proxy. Its jobs are released, so that another worker runs them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Repeats:
         return await self._again(request)
 
     def is_unheard(self, wanted: Wanted) -> bool:
-        """Whether the client has repeated its request for so long that it does not get the answers."""
+        """Whether the client has repeated its request for more than `REPEATED_SECONDS`."""
         request = _request(wanted)
         since = None if request is None else self._repeated.get(request)
         return since is not None and time.monotonic() - since > REPEATED_SECONDS

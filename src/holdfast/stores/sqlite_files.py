@@ -1,9 +1,9 @@
 """The files of an SQLite database: which ones a connection has open, and whether others are in their place.
 
-A file that was replaced under a running process still takes commits, which are lost with it. So every connection knows
-device and inode of the files it opened, and compares them: a write transaction once it has the write lock, a read at
-its start. A write is rejected. The next call opens the new file, unless files of the previous one lie beside it: SQLite
-would apply the previous write-ahead log to the new file, and damage it.
+A file that was replaced under a running process still accepts commits, which are lost with it. So every connection
+stores the device and inode of the files it opened. A write transaction compares them once it has the write lock, a read
+at its start. If they differ, the write is rejected, and the next call opens the new file. It does not if the log of the
+previous file lies beside the new one: SQLite would apply that log to the new file and damage it.
 
 SQLite follows symbolic links: the write-ahead log and its index lie beside the file that a link leads to.
 """
@@ -66,7 +66,7 @@ class OpenFiles:
 
 
 class FileConnection(sqlite3.Connection):
-    """A connection that knows the files it opened."""
+    """A connection that records the files it opened."""
 
     files: OpenFiles | None = None
 
@@ -110,7 +110,7 @@ def describe_replaced(path: str, opened: OpenFiles, found: OpenFiles) -> FileRep
         )
     return FileReplaced(
         f"the SQLite file {path} was replaced while it was open; nothing was written. Call again: the next call uses"
-        " the new file. If that is from another release, restart the process",
+        " the new file. If another release of Holdfast made the new file, restart the process",
         is_reopened=True,
     )
 

@@ -276,7 +276,7 @@ BEGIN
     OR NEW.value >= {SCHEMA}.holdfast_first_id({SCHEMA}.holdfast_now() + interval '1 day')::text)
   THEN
     RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'holdfast: retired_ids_through of ' || TG_TABLE_NAME
-      || ' is the id of a past job: a later one would refuse new ids';
+      || ' must be a UUID of at most one day ahead: a later one would refuse new ids';
   END IF;
   RETURN NEW;
 END $$""",

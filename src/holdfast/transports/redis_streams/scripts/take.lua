@@ -5,7 +5,7 @@
 -- ARGV  1 what stands before a queue's name   2 the group   3 the consumer   4 how many   5 a seed
 --       then the queues in their order; none means all of them, in an order drawn by lot
 -- Answers queue, id and fields of each message. What cannot be read is passed over, whatever the reason: an error would
--- leave what was read from other streams in the hands of a consumer that never hears of it. The error of a
+-- leave what was read from other streams pending for a consumer that never receives it. The error of a
 -- replica is returned: a new connection may lead to the primary.
 local names = {}
 for at = 6, #ARGV do

@@ -103,7 +103,7 @@ def rights(patient: Patient) -> Iterator[Remark]:
         yield warning(
             f"the role may create functions in the schema {writable}, and `holdfast db upgrade` could run them as the"
             " owner of the tables",
-            f"As the owner of the schema: REVOKE CREATE ON SCHEMA {writable} FROM PUBLIC, and also FROM the role.",
+            f"As the owner of the schema: REVOKE CREATE ON SCHEMA {writable} FROM PUBLIC, and from the role.",
         )
     filtered = postgres.filtered_tables(patient.store)
     for table in filtered:

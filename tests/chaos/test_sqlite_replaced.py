@@ -14,6 +14,7 @@ from holdfast.domain.errors import StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.stores.cache_file import CacheFile
+from holdfast.stores.checkpoint import THRESHOLD_BYTES
 from holdfast.stores.sql_store import SqlStore
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.sql import open_store
@@ -247,6 +248,15 @@ def test_write_is_rejected_behind_a_link(
         with pytest.raises(StoreUnavailable, match="nothing was written"):
             linked.enqueue(NewJob(task="lost"))
     assert real.read_bytes() == before
+
+
+def test_log_behind_a_link_is_emptied(linked: SqlStore, tmp_path: Path) -> None:
+    log = tmp_path / "data" / "real.db-wal"
+    while log.stat().st_size <= THRESHOLD_BYTES:
+        linked.enqueue(NewJob(task="large", payload={"text": "x" * 200_000}))
+    linked.database.checkpoint()
+    assert log.stat().st_size < THRESHOLD_BYTES
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["data", "jobs.db"], "the lock lies beside the file"
 
 
 def test_link_that_leads_to_another_file_is_followed(linked: SqlStore, tmp_path: Path) -> None:

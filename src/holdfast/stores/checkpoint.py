@@ -22,8 +22,7 @@ PATIENCE_MILLISECONDS = 100
 
 class Checkpointer:
     def __init__(self, path: Path, threshold: int = THRESHOLD_BYTES) -> None:
-        self._wal = path.with_name(path.name + "-wal")
-        self._lock = path.with_name(path.name + "-checkpoint")
+        self._path = path
         self._threshold = threshold
         self._commits = 0
 
@@ -53,14 +52,19 @@ class Checkpointer:
     def is_due(self) -> bool:
         """The WAL is large; one look at a file's size."""
         try:
-            return self._wal.stat().st_size > self._threshold
+            return self._beside("-wal").stat().st_size > self._threshold
         except FileNotFoundError:
             return False
 
     @contextmanager
     def _exclusive(self) -> Iterator[bool]:
-        with self._lock.open("w") as handle:
+        with self._beside("-checkpoint").open("w") as handle:
             yield _lock_at_once(handle)
+
+    def _beside(self, suffix: str) -> Path:
+        """Of the file that a symbolic link leads to: its log lies there, and all processes must share one lock."""
+        place = self._path.resolve()
+        return place.with_name(place.name + suffix)
 
 
 def _lock_at_once(handle: IO[str]) -> bool:

@@ -1,14 +1,22 @@
-"""Wait on a condition instead of sleeping for a guessed time."""
+"""Wait for a condition, never for a guessed time."""
+
+from collections.abc import Callable
 
 import psutil
 
-from holdfast.throwaway.waiting import wait_until
+from holdfast.throwaway import waiting
 
-__all__ = ["gone", "wait_until"]
+# For whatever must happen. Enough for a machine that is ten times slower; a green run never waits for it.
+DEADLINE_SECONDS = 120.0
+
+
+def wait_until(condition: Callable[[], bool], *, what: str, timeout: float = DEADLINE_SECONDS) -> None:
+    """Return when the condition holds; raise TimeoutError that names what never happened."""
+    waiting.wait_until(condition, what=what, timeout=timeout)
 
 
 def gone(pid: int) -> bool:
-    """Not there, or dead and only not waited for."""
+    """The process has ended, even if its parent has not waited for it."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

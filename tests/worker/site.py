@@ -24,7 +24,7 @@ from holdfast.throwaway.process import EXEC_CHILD
 from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import CONFIGURATION
 from tests.chaos.databases import assert_verified, query
-from tests.servers.waiting import gone, wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, gone, wait_until
 
 HEAD = """
 import asyncio, ctypes, os, signal, subprocess, sys, time
@@ -77,12 +77,12 @@ class WorkerProcess:
             self._popen.kill()
         self._popen.wait()
 
-    def stop(self, timeout: float = 60.0) -> int:
+    def stop(self, timeout: float = DEADLINE_SECONDS) -> int:
         """SIGTERM, and the exit code."""
         self.send(signal.SIGTERM)
         return self.wait(timeout)
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = DEADLINE_SECONDS) -> int:
         try:
             return self._popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ class WorkerProcess:
                 found.append(json.loads(line))
         return found
 
-    def wait_for_log(self, text: str, timeout: float = 30.0) -> None:
+    def wait_for_log(self, text: str, timeout: float = DEADLINE_SECONDS) -> None:
         try:
             wait_until(lambda: text in self.text(), what=f"the worker says {text!r}", timeout=timeout)
         except TimeoutError as error:
@@ -168,7 +168,7 @@ class Site:
         """Ours, without what configures Holdfast, and with these."""
         return {name: value for name, value in os.environ.items() if name not in CONFIGURATION} | variables
 
-    def drain(self, *flags: str, timeout: float = 60.0, **environment: str) -> WorkerProcess:
+    def drain(self, *flags: str, timeout: float = DEADLINE_SECONDS, **environment: str) -> WorkerProcess:
         """Run a worker until nothing is due."""
         worker = self.worker("--drain", *flags, **environment)
         code = worker.wait(timeout)
@@ -210,31 +210,31 @@ class Site:
         [(count,)] = query(self.url, f"SELECT count(*) FROM holdfast_events WHERE event = '{event}'")
         return int(count)
 
-    def wait_for_counts(self, timeout: float = 30.0, **counts: int) -> None:
+    def wait_for_counts(self, timeout: float = DEADLINE_SECONDS, **counts: int) -> None:
         """Until exactly so many jobs are in each state: succeeded=3."""
         self.wait(lambda: self.counts() == counts, f"jobs are {counts}", timeout)
 
-    def wait_for_state(self, job_id: str, *states: State, timeout: float = 30.0) -> Job:
+    def wait_for_state(self, job_id: str, *states: State, timeout: float = DEADLINE_SECONDS) -> Job:
         self.wait(lambda: self.job(job_id).state in states, f"job is {' or '.join(states)}", timeout)
         return self.job(job_id)
 
-    def wait_for_file(self, name: str, timeout: float = 30.0) -> Path:
+    def wait_for_file(self, name: str, timeout: float = DEADLINE_SECONDS) -> Path:
         """A file that a task writes to say how far it is. It is there with its whole content: tasks write and rename,
         or write one short line."""
         path = self.folder / name
         self.wait(lambda: path.exists() and path.stat().st_size > 0, f"a task has written {name}", timeout)
         return path
 
-    def wait_for_event(self, job_id: str, event: str, timeout: float = 30.0) -> AuditEvent:
+    def wait_for_event(self, job_id: str, event: str, timeout: float = DEADLINE_SECONDS) -> AuditEvent:
         """The first one of this name."""
         self.wait(lambda: event in self.event_names(job_id), f"job has an event {event}", timeout)
         return next(found for found in self.events(job_id) if found.event == event)
 
-    def wait_for_pids(self, name: str, timeout: float = 30.0) -> list[int]:
+    def wait_for_pids(self, name: str, timeout: float = DEADLINE_SECONDS) -> list[int]:
         """The processes that a task has written to this file."""
         return [int(pid) for pid in self.wait_for_file(name, timeout).read_text().split()]
 
-    def wait_gone(self, pids: Iterable[int], what: str, timeout: float = 5.0) -> None:
+    def wait_gone(self, pids: Iterable[int], what: str, timeout: float = DEADLINE_SECONDS) -> None:
         left = list(pids)
         self.wait(lambda: all(gone(pid) for pid in left), what, timeout)
 
@@ -246,7 +246,7 @@ class Site:
         """Create a file that a task waits for."""
         (self.folder / name).write_text("now")
 
-    def wait(self, condition: Callable[[], bool], what: str, timeout: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], bool], what: str, timeout: float = DEADLINE_SECONDS) -> None:
         try:
             wait_until(condition, what=what, timeout=timeout)
         except TimeoutError as error:

@@ -21,10 +21,13 @@ from holdfast.runners.descendants import children, kill_strays, kill_tree, reap
 from holdfast.runners.prctl import set_child_subreaper
 from scripts.mutants import witness
 from scripts.mutants.ground import Ground
+from tests.servers.waiting import DEADLINE_VARIABLE
 
 TEST_SECONDS = 90
+WAIT_SECONDS = 30  # what a mutant prevents never happens: a test that waits for it must give up before it is ended
 OPTIONS = (
     "-q", "-p", "no:cacheprovider", "-p", "scripts.mutants.witness", "--timeout", str(TEST_SECONDS),
+    "-m", "not long",  # what `make test` does not run protects no commit
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # of libraries that were loaded before
 )  # fmt: skip
 # Not what a test found out, but a mutant that is no program any more; or a machine that was too busy.
@@ -114,7 +117,7 @@ class Trials:
         return Trial(code, tuple(Red(**json.loads(line)) for line in lines), time.monotonic() - began, output)
 
     def _pytest(self, arguments: Sequence[str], seconds: float) -> int:
-        environment = {**self._servers, witness.FILE: str(self._heard)}
+        environment = {**self._servers, witness.FILE: str(self._heard), DEADLINE_VARIABLE: str(WAIT_SECONDS)}
         request = {"arguments": arguments, "environment": environment, "output": str(self._said)}
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None

@@ -1,5 +1,7 @@
-"""A seed is one history, everything that can happen does, and what was found once stays fixed. The many histories are
-in the files beside this one."""
+"""Seeded histories of the real code under one scheduler: no fault breaks a promise, and a seed is one history.
+
+A failing seed is simulated again with `python -m tests.simulation --seeds SEED --trace`.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,10 @@ import pytest
 from holdfast.domain.lifecycle import Event
 from tests.simulation.history import History, simulate
 from tests.simulation.kept_seeds import KEPT
-from tests.simulation.running import Summary, assert_kept, run, run_in_portions
+from tests.simulation.running import Summary, assert_kept, portions, run, run_in_portions
 from tests.simulation.weather import FAULT_KINDS
 
+SUITE = range(500)
 LONG = range(100_000, 110_000)
 # Nobody has a verb for it; the contract suite types it by hand.
 UNREACHED = {Event.REPLACED}
@@ -32,6 +35,11 @@ print(hashlib.sha256("\\n".join(simulate(int(sys.argv[1]), is_told=True).trace).
 def _check_all_was_met(faults: Counter[str], events: Counter[str]) -> None:
     assert {kind for kind in FAULT_KINDS if not faults[kind]} == set()
     assert {event for event in Event if not events[event]} == UNREACHED
+
+
+@pytest.mark.parametrize("seeds", portions(SUITE), ids=lambda seeds: f"from {seeds.start}")
+def test_no_history_breaks_a_promise(seeds: range) -> None:
+    assert_kept(run(seeds))
 
 
 @pytest.mark.parametrize("seed", KEPT, ids=str)

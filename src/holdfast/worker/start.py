@@ -342,9 +342,8 @@ def _number(count: int, one: str, many: str | None = None) -> str:
 
 
 def _spare_the_collector() -> None:
-    """Everything is loaded by now, and stays: the collector need not walk it again and again. Of what comes after, a
-    worker that is busy makes thousands of objects a second, none of them in a circle."""
-    gc.collect()
+    """Exempt what is loaded by now from garbage collection: it stays. The thousands of objects that a busy worker
+    makes each second are in no cycles."""
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
 

@@ -57,7 +57,7 @@ programs: $(STAMP)
 	@$(PY) scripts/fetch_debian.py curl >/dev/null || true
 
 test: $(STAMP) programs ## Run the test suite without the long tests
-	@$(PY) -m pytest -n 2 --dist loadscope -m "not long" $(ARGS)
+	@$(PY) -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
 
 test-long: $(STAMP) programs ## Run the tests that take minutes
 	@$(PY) -m pytest -m long --timeout 1800 $(ARGS)

@@ -18,10 +18,10 @@ from holdfast.stores.sqlite import open_sqlite
 from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresEndpoint
 from holdfast.throwaway.valkey import ValkeyEndpoint
+from tests.database_choice import mark_other_database_long
 from tests.programs import complete_path
 from tests.servers.pgbouncer import PgbouncerEndpoint, find_program
 from tests.servers.shared import RemoteServers, SharedServers, UrlSource
-from tests.turns import take_turns
 
 # How long an example takes says something about the machine, and nothing about us.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` decides
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    take_turns(items)
+    mark_other_database_long(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -125,7 +125,7 @@ MUTANTS = (
         "stores/statements/settle.py",
         '_settle(words, f"AND {expired(words)}"), replan',
         '_settle(words, ""), replan',
-        ("chaos/test_reaper_barrier.py::test_stale_page_changes_nothing_of_a_job_that_was[sqlite-heartbeaten]",),
+        ("chaos/test_reaper_barrier.py::test_stale_page_changes_nothing_of_a_job_that_was[postgres-heartbeaten]",),
     ),
     Mutant(
         "reap-of-live-leases",
@@ -181,7 +181,7 @@ MUTANTS = (
         "stores/statements/settle.py",
         "_OVERRULED = \"(j.cancel_requested_at IS NOT NULL AND r.state <> 'succeeded')\"",
         "_OVERRULED = \"(j.cancel_requested_at IS NOT NULL AND r.state = 'none')\"",
-        ("chaos/test_reaper_barrier.py::test_cancel_requested_behind_the_reapers_back_is_obeyed[sqlite]",),
+        ("chaos/test_reaper_barrier.py::test_cancel_requested_behind_the_reapers_back_is_obeyed[postgres]",),
     ),
     Mutant(
         "replay-without-its-report",

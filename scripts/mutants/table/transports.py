@@ -84,7 +84,7 @@ MUTANTS = (
         "transports/redis_streams/sweeper.py",
         "            if held is not None and offer.owner == held.consumer:\n                continue\n",
         "",
-        ("chaos/test_redis_takeover.py::test_a_message_stays_with_the_worker_that_runs_its_job[sqlite]",),
+        ("chaos/test_redis_takeover.py::test_a_message_stays_with_the_worker_that_runs_its_job[postgres]",),
     ),
     Mutant(
         "message-of-the-dead-not-taken-over",

@@ -17,10 +17,10 @@ PYTHON ?=
 # Extra arguments for demo, test, test-long, bench, bench-peers, mutants and simulate: make test ARGS="-k lease"
 ARGS ?=
 
-.PHONY: help setup demo programs test test-long check format bench bench-peers audit mutants simulate docs lock clean
+.PHONY: help setup demo programs test test-long test-stressed check format bench bench-peers audit mutants simulate docs lock clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create or refresh .venv (only does work when pins or pyproject changed)
 
@@ -61,6 +61,9 @@ test: $(STAMP) programs ## Run the test suite without the long tests
 
 test-long: $(STAMP) programs ## Run the tests that take minutes
 	@$(PY) -m pytest -m long --timeout 1800 $(ARGS)
+
+test-stressed: $(STAMP) programs ## Run the test suite beside busy processes, then under a CPU quota
+	@$(PY) -m scripts.stressed_suite $(ARGS)
 
 check: $(STAMP) ## Lint, check the format, check types and import layers
 	@$(BIN)/ruff check --quiet .

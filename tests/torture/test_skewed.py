@@ -21,7 +21,9 @@ from tests.worker.site import Site, WorkerProcess
 
 HOUR = 3600.0
 DAY = 86_400.0
-LEASE = 2.0
+# Jobs bring a lease that outlives any pause of the machine. The worker's own gives its reaper a period of a second.
+LEASE, WORKER_LEASE, HEARTBEAT = 60.0, "6", "0.5"
+RENEWED_BY = 3.0  # several heartbeats, and several passes of a reaper
 SOON = RetryPolicy("fixed", base=0.1, jitter=0.0)
 
 WITNESS = """
@@ -174,20 +176,20 @@ def site(tmp_path: Path, postgres_database: str) -> Iterator[Site]:
         yield site
 
 
-def wait_past_a_lease(site: Site, *job_ids: str) -> None:
-    """Until each lease runs on to more than a whole lease beyond now: it has been renewed, and not by luck."""
+def wait_for_renewals(site: Site, *job_ids: str) -> None:
+    """Until each lease has been renewed several times, counted from now."""
     first = {job_id: site.job(job_id).lease_expires_at for job_id in job_ids}
 
     def renewed(job_id: str) -> bool:
         now, before = site.job(job_id).lease_expires_at, first[job_id]
-        return now is not None and before is not None and abs((now - before).total_seconds()) > LEASE
+        return now is not None and before is not None and (now - before).total_seconds() > RENEWED_BY
 
-    site.wait(lambda: all(renewed(job_id) for job_id in job_ids), "every lease is renewed beyond a lease")
+    site.wait(lambda: all(renewed(job_id) for job_id in job_ids), "every lease is renewed several times")
 
 
 def off(site: Site, worker: WorkerProcess, task: str = "tell") -> float:
     """How wrong the clock is that a job of this worker's runner reads."""
-    job = site.wait_for_state(site.enqueue(task, queue="skewed", retry=SOON), State.SUCCEEDED)
+    job = site.wait_for_state(site.enqueue(task, queue="skewed", retry=SOON, lease_seconds=LEASE), State.SUCCEEDED)
     assert worker.running
     result: Any = job.result
     return float(result) - time.time()
@@ -196,19 +198,21 @@ def off(site: Site, worker: WorkerProcess, task: str = "tell") -> float:
 def start(site: Site, queue: str, **environment: str) -> WorkerProcess:
     site.tasks(TASKS)
     flags = ("--queues", queue, "--processes", "2", "--async-slots", "1")
-    return site.worker(*flags, log_level="warning", LEASE_SECONDS=f"{LEASE:g}", **environment)
+    timing = {"LEASE_SECONDS": WORKER_LEASE, "HOLDFAST_HEARTBEAT_SECONDS": HEARTBEAT}
+    return site.worker(*flags, log_level="warning", **timing, **environment)
 
 
 def test_workers_whose_clock_jumps_keep_their_leases_and_take_nobody_elses(site: Site, clock: SkewedClock) -> None:
     skewed = start(site, "skewed", **clock.environment({}))
     right = start(site, "right")
-    jobs = [site.enqueue("wait_for", {"name": queue}, queue=queue) for queue in ("skewed", "right")]
-    for queue in ("skewed", "right"):
+    queues = ("skewed", "right")
+    jobs = [site.enqueue("wait_for", {"name": queue}, queue=queue, lease_seconds=LEASE) for queue in queues]
+    for queue in queues:
         site.wait_for_file(f"{queue}.pid")
     for jump, offset in ((HOUR, HOUR), (-2 * HOUR, -HOUR)):
         clock.jump(jump)
         assert abs(off(site, skewed) - offset) < 600
-        wait_past_a_lease(site, *jobs)
+        wait_for_renewals(site, *jobs)
     site.tell("skewed")
     site.tell("right")
     seen: Any = site.wait_for_state(jobs[0], State.SUCCEEDED).result

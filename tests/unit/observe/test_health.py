@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from holdfast.observe.health import Health, HealthServer
+from tests.servers.waiting import DEADLINE_SECONDS
 
 DETAIL = {"state": "polling", "seconds_since_poll": 0.4}
 
@@ -23,22 +24,30 @@ class Worker:
         return self.health
 
 
-@pytest.fixture
-def worker() -> Worker:
+@pytest.fixture(scope="module")
+def probed() -> Worker:
     return Worker()
 
 
-@pytest.fixture
-def server(worker: Worker) -> Iterator[HealthServer]:
+@pytest.fixture(autouse=True)
+def worker(probed: Worker) -> Worker:
+    """The one behind the server, as it was made."""
+    probed.health = Worker.health
+    return probed
+
+
+@pytest.fixture(scope="module")
+def server(probed: Worker) -> Iterator[HealthServer]:
+    """One for all tests: to close it takes half a second."""
     registry = CollectorRegistry()
     Counter("holdfast_claims", "Claims.", registry=registry).inc(3)
-    server = HealthServer("127.0.0.1", 0, registry, worker.probe)
+    server = HealthServer("127.0.0.1", 0, registry, probed.probe)
     yield server
     server.close()
 
 
 def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, str, str]:
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=10)
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=DEADLINE_SECONDS)
     try:
         connection.request(method, path)
         response = connection.getresponse()

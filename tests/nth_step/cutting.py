@@ -18,9 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from tests.nth_step.fault import Fault, Moment
+from tests.servers.waiting import DEADLINE_SECONDS
 
 CHUNK = 65_536
-PATIENCE_SECONDS = 20.0
 
 
 class CuttingProxy:
@@ -49,12 +49,12 @@ class CuttingProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bell.close()
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(DEADLINE_SECONDS)
         assert not self._thread.is_alive()
 
     def wait_until_quiet(self) -> None:
         """Until the servers are done with every connection that was cut."""
-        assert self._quiet.wait(PATIENCE_SECONDS), "the server still has a connection that was cut"
+        assert self._quiet.wait(DEADLINE_SECONDS), "the server still has a connection that was cut"
 
     def _run(self) -> None:
         while not self._ending:
@@ -90,7 +90,7 @@ class CuttingProxy:
         self.strike()
         client.close()
         with suppress(OSError):
-            server.settimeout(PATIENCE_SECONDS)
+            server.settimeout(DEADLINE_SECONDS)
             server.shutdown(socket.SHUT_WR)
             while server.recv(CHUNK):
                 pass

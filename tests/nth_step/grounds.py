@@ -158,7 +158,7 @@ class PostgresGround:
         self._proxy.wait_until_quiet()
 
     def assert_nothing_is_held(self) -> None:
-        wait_until(lambda: not self._eye.execute(HELD_LOCKS).fetchall(), what="nothing is locked", timeout=10.0)
+        wait_until(lambda: not self._eye.execute(HELD_LOCKS).fetchall(), what="nothing is locked")
 
     def close(self) -> None:
         if self._kept is not None:

@@ -24,6 +24,7 @@ from tests.nth_step.breaking import process_dies
 from tests.nth_step.fault import Fault, Strike
 from tests.nth_step.grounds import postgres_hands, sqlite_hands
 from tests.nth_step.scenarios import named
+from tests.servers.waiting import DEADLINE_SECONDS
 
 ANSWERED, ENDED = "answered", "ended"
 REPOSITORY = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ class Mortals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._line.close()
-        self._process.wait(20)
+        self._process.wait(DEADLINE_SECONDS)
 
     def send(self, errand: Errand, born: Callable[[int], None] = lambda _pid: None) -> list[Any]:
         """The one answer that it got; none if it was killed."""

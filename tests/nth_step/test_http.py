@@ -21,6 +21,7 @@ from tests.nth_step.grounds import assert_verified
 from tests.nth_step.scenarios import beats, reports
 from tests.nth_step.trying import for_each_step
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import DEADLINE_SECONDS
 
 TRIES = 3
 Answer = TypeVar("Answer")
@@ -67,7 +68,7 @@ def live(served: Served, proxy: CuttingProxy, strike: Strike, outcome: Outcome) 
     ids = new_ids(3)
     token = served.new_token("client", "worker")
     url = "http://{}:{}".format(*proxy.address)
-    with closing(open_control_plane(url, token, timeout_seconds=10.0)) as store:
+    with closing(open_control_plane(url, token, timeout_seconds=DEADLINE_SECONDS)) as store:
         proxy.fault.arm(strike)
         queue = f"queue-{ids[0]}"
         asked(lambda: store.enqueue_many([NewJob(task="add", id=job_id, queue=queue) for job_id in ids]))

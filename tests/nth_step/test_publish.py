@@ -31,9 +31,7 @@ from tests.nth_step.fault import Fault, Moment, Strike
 from tests.nth_step.grounds import assert_verified
 from tests.nth_step.scenarios import jobs
 from tests.nth_step.trying import for_each_step
-from tests.servers.waiting import wait_until
-
-PATIENT_SECONDS = 5.0
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def post(tmp_path: Path, migrated_file: Path, valkey_server: ValkeyEndpoint) -> 
         path = tmp_path / f"{name}.db"
         copy(migrated_file, path)
         options = StreamOptions(
-            url=valkey_server.url, prefix=name, takeover_seconds=0.0, timeout_seconds=PATIENT_SECONDS
+            url=valkey_server.url, prefix=name, takeover_seconds=0.0, timeout_seconds=DEADLINE_SECONDS
         )
         with closing(SqlStore(open_sqlite(f"sqlite:///{path}"))) as plain:
             yield Post(plain, proxy, direct, options, name)
@@ -110,7 +108,7 @@ def at_each_step(post: Callable[[], Any], act: Callable[[Post], Any], judge: Cal
 def streaming(post: Post, options: StreamOptions) -> Iterator[Store]:
     transport = open_transport(options)
     yield cast(Store, streamed(post.plain, transport))
-    assert transport.publisher.flush(PATIENT_SECONDS)
+    assert transport.publisher.flush(DEADLINE_SECONDS)
     transport.close()
 
 
@@ -166,14 +164,14 @@ def test_jobs_are_claimed_and_settled_once_whichever_message_got_lost(post: Call
             post.sweep()
             return post.stream() == []
 
-        wait_until(quiet, what="no message is left", timeout=10.0)
+        wait_until(quiet, what="no message is left")
 
     at_each_step(post, act, judge)
 
 
 def test_each_job_has_one_message_in_rq_in_the_end(post: Callable[[], Any]) -> None:
     def sweep(post: Post, url: str) -> None:
-        with closing(RqQueues(url, timeout=PATIENT_SECONDS)) as queues:
+        with closing(RqQueues(url, timeout=DEADLINE_SECONDS)) as queues:
             for _ in RqSweep(post.plain, queues).steps():
                 pass
 

@@ -7,7 +7,7 @@ import pytest
 from holdfast.cli.top import sight
 from holdfast.cli.top.sight import Part
 from holdfast.domain.errors import StoreUnavailable
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 
 def test_the_last_answer_stands_until_the_share_of_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_a_slow_part_is_asked_for_aside_and_its_error_is_told_later(monkeypatch:
     def ask() -> str:
         found = next(answers, None)
         if found == "second":
-            assert go_on.wait(30)
+            assert go_on.wait(DEADLINE_SECONDS)
         if found is None:
             raise StoreUnavailable("away")
         return found

@@ -3,7 +3,7 @@
 import threading
 
 from holdfast.tasks.flag import Flag
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 
 def test_it_is_set_for_whoever_comes_later() -> None:
@@ -18,8 +18,11 @@ def test_it_is_set_for_whoever_comes_later() -> None:
 def test_everybody_who_waits_is_woken() -> None:
     flag = Flag()
     woken: list[bool] = []
-    waiters = [threading.Thread(target=lambda: woken.append(flag.wait(30)), daemon=True) for _ in range(5)]
-    for waiter in waiters:
-        waiter.start()
+
+    def wait() -> None:
+        woken.append(flag.wait(DEADLINE_SECONDS))
+
+    for _ in range(5):
+        threading.Thread(target=wait, daemon=True).start()
     flag.set()
     wait_until(lambda: woken == [True] * 5, what="all of them are awake")

@@ -22,6 +22,7 @@ from holdfast.runners.frames import Decoder, Frame
 from holdfast.tasks import saving
 from holdfast.tasks.placing import place
 from holdfast.tasks.saving import Saves
+from tests.servers.waiting import DEADLINE_SECONDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOB = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -148,7 +149,7 @@ def test_a_handler_that_interrupts_a_frame_half_way_saves_when_that_is_sent() ->
             heard.extend(decoder.feed(theirs.recv(1 << 16)))
             if len(heard) == 1 and decoder._rest and not handled.is_set():  # half of the log is here
                 signal.pthread_kill(main, signal.SIGUSR1)
-                handled.wait(10)
+                handled.wait(DEADLINE_SECONDS)
 
     def handle() -> None:
         assert link.is_sending_here
@@ -162,7 +163,7 @@ def test_a_handler_that_interrupts_a_frame_half_way_saves_when_that_is_sent() ->
         reader.start()
         for _ in range(FLUSH_LINES):
             channel.log(line)
-    reader.join(10)
+    reader.join(DEADLINE_SECONDS)
     assert files.content[f"{JOB}/1/checkpoint"] == b"two"
     assert [frame["t"] for frame in heard] == ["saved", "log", "saving", "saved"]
     assert not decoder.is_broken

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.tasks import turn
 from holdfast.tasks.turn import Turn
+from tests.servers.waiting import DEADLINE_SECONDS
 
 
 def interrupt_step(number: int, act: Callable[[], object], work: Callable[[], None]) -> bool:
@@ -50,7 +51,7 @@ def take_inside(held: Turn) -> None:
 def others_get_it(held: Turn) -> bool:
     thread = threading.Thread(target=take, args=(held,), daemon=True)
     thread.start()
-    thread.join(10)  # to the end only where it fails
+    thread.join(DEADLINE_SECONDS)  # to the end only where it fails
     return not thread.is_alive()
 
 

@@ -21,7 +21,7 @@ from holdfast.ports import Store
 from holdfast.worker.heartbeats import Heartbeats
 from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.reports import Ended, Reports
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 from tests.unit.worker.test_leases import claimed
 
 
@@ -43,7 +43,7 @@ class SlowStore:
 
     def _wait(self, verb: str) -> None:
         self.asked.append(verb)
-        assert self.may_answer.wait(30)
+        assert self.may_answer.wait(DEADLINE_SECONDS)
         self.may_answer.clear()
         if self.away:
             raise StoreUnavailable("away")

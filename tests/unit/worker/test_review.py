@@ -29,6 +29,7 @@ from holdfast.worker.leases import Held, LeaseBook
 from holdfast.worker.pickup import FAIR_SECONDS, Pickup, Room
 from holdfast.worker.reports import Ended
 from holdfast.worker.runs import Runs
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.unit.worker.test_leases import claimed
 
 EVENTS = Events()
@@ -39,7 +40,7 @@ def nothing() -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.001)

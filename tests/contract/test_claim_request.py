@@ -108,7 +108,7 @@ def test_a_request_that_hangs_elsewhere_is_busy_and_holds_no_job(store: SqlStore
                 " VALUES ('c1', %s, 'n', '[]', now())",
                 (request_digest("r1"),),
             )
-        stuck.execute("SET LOCAL idle_in_transaction_session_timeout = '20s'")
+        stuck.execute("SET LOCAL idle_in_transaction_session_timeout = '60s'")
         with pytest.raises(RequestBusy, match="ask again"):
             again(store)
         assert store.counts()["pending"] == 1

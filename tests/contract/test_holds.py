@@ -30,6 +30,7 @@ from tests.contract.steps import (
     settle_well,
     start,
 )
+from tests.servers.waiting import DEADLINE_SECONDS
 
 IN = Entered(True)
 
@@ -410,7 +411,7 @@ def test_fifty_at_once_are_never_more_than_three_inside(store: SqlStore, open_ag
             most = max(most, inside)
             if inside == 3:
                 full.set()
-        assert full.wait(60), "the first to come in stay until the house is full"
+        assert full.wait(DEADLINE_SECONDS), "the first to come in stay until the house is full"
         with guard:
             inside -= 1
         leave(mine, job, number, End.SUCCEEDED)

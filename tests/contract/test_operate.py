@@ -28,7 +28,7 @@ from tests.contract.steps import (
     settle_well,
     start,
 )
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 UNKNOWN = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -266,7 +266,7 @@ def test_a_key_taken_at_the_last_moment_keeps_only_its_own_row_back(store: SqlSt
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         )
         wait_until(lambda: by_hand(waiting) == [(1,)] or not operator.is_alive(), what="the requeue to wait")
-    operator.join(30)
+    operator.join(DEADLINE_SECONDS)
     assert [answer.did for answer in answers] == [Operated.KEY_TAKEN, Operated.REQUEUED]
 
 

@@ -1,7 +1,6 @@
 """Records: one row for a key, the stronger one stays, and only who holds the lease may write."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +18,7 @@ from holdfast.stores.statements import records as sql
 from holdfast.stores.verbs import records as verbs
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import beat, lose_lease, settle_well, start
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 NOBODY = "0190aaaa-0000-7000-8000-000000000000"
 
@@ -469,12 +469,12 @@ def test_records_wait_for_a_key_that_somebody_is_writing(store: SqlStore, by_han
     """Not skipped: whether ours is the stronger one is known only then. The job's own row is free meanwhile."""
     claimed = start(store)
     store.write_records([new(strength=1)])
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as threads, by_hand.engine.connect() as connection:
         connection.exec_driver_sql("UPDATE holdfast_records SET strength = 5")
         written = threads.submit(store.write_records, [new(strength=3)], beat(claimed))
-        while not by_hand("SELECT 1 FROM pg_locks WHERE NOT granted"):
-            time.sleep(0.01)
+        wait_until(lambda: by_hand(waiting) == [(1,)], what="the writer waits for the key")
         assert store.heartbeat([beat(claimed)])[0].reason is None
         assert store.heartbeat([beat(claimed)])[0].status == "applied"
         connection.commit()
-        assert written.result(timeout=30)[0].kept is Kept.EXISTING
+        assert written.result(timeout=DEADLINE_SECONDS)[0].kept is Kept.EXISTING

@@ -312,7 +312,7 @@ def test_success_that_frees_a_key_during_the_enqueue_is_reused(
     store: SqlStore, direct_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder of the key succeeds after the insert found the key taken, and before the holder is read."""
-    wanted = new(unique=True, reuse_seconds=60)
+    wanted = new(unique=True, reuse_seconds=3600)
     holder = claim_this(store, store.enqueue(wanted).id)
     find_holders = enqueueing._find_holders
 
@@ -334,7 +334,7 @@ def test_success_that_an_insert_waited_for_is_reused(
     store: SqlStore, by_hand: ByHand, direct_url: str, whose: str
 ) -> None:
     """The holder of the key succeeds in an open transaction, for which the insert of the same key waits."""
-    wanted = new(unique=True, reuse_seconds=60)
+    wanted = new(unique=True, reuse_seconds=3600)
     holder = claim_this(store, store.enqueue(wanted).id)
 
     def enqueue_again() -> Enqueued:
@@ -355,7 +355,7 @@ def test_success_that_an_insert_waited_for_is_reused(
 
 @on_postgres
 def test_connection_in_autocommit_enqueues_a_key_with_reuse(store: SqlStore, direct_url: str) -> None:
-    wanted = new(unique=True, reuse_seconds=60)
+    wanted = new(unique=True, reuse_seconds=3600)
     with psycopg.connect(driver_url(direct_url), autocommit=True) as mine:
         assert store.enqueue(wanted, connection=mine).created
     with create_engine(direct_url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as mine:

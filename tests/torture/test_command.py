@@ -12,7 +12,7 @@ from holdfast.domain.job import NewJob
 from holdfast.torture.small_disk import SmallDisk
 from tests.acceptance.command_line import CommandLine
 from tests.chaos.databases import opened, query
-from tests.servers.waiting import gone, wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, gone, wait_until
 
 BUSY = ("--patience", "20")  # this machine has other tests to run: how long a recovery takes is not judged here
 
@@ -121,7 +121,7 @@ def test_interrupted_it_leaves_nothing_behind(holdfast: CommandLine) -> None:
     disks = mounted() - before
     assert disks or SmallDisk.available() is not None
     started.send_signal(signal.SIGTERM)
-    started.communicate(timeout=120)
+    started.communicate(timeout=DEADLINE_SECONDS)
     assert started.returncode == 130
     wait_until(lambda: all(gone(process.pid) for process in below), what="everybody whom it started is gone")
     assert list(holdfast.folder.iterdir()) == []

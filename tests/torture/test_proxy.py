@@ -20,7 +20,7 @@ from holdfast.throwaway.process import free_port
 from holdfast.torture.proxy import FaultProxy
 from holdfast.torture.replies import after_commit_postgres, after_post_http
 from tests.chaos.databases import conninfo
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 HOUR = 3600.0
 CHUNK = 65_536
@@ -61,7 +61,7 @@ class Echo:
 
     def talk(self) -> Talk:
         """The next connection that was made."""
-        return self._talks.get(timeout=10)
+        return self._talks.get(timeout=DEADLINE_SECONDS)
 
     def is_left_alone(self) -> bool:
         return self._talks.empty()
@@ -84,7 +84,7 @@ class Way(FaultProxy):
         self._clients: list[socket.socket] = []
 
     def dial(self) -> socket.socket:
-        self._clients.append(socket.create_connection(self.address, timeout=10))
+        self._clients.append(socket.create_connection(self.address, timeout=DEADLINE_SECONDS))
         return self._clients[-1]
 
     def __exit__(
@@ -161,7 +161,7 @@ def test_fifty_connections_arrive_whole_and_in_order(proxy: Way) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(DEADLINE_SECONDS)
     assert sorted(answers) == sorted(bytes([number]) + text for number in range(50))
     wait_until(lambda: proxy.connections == 0, what="every connection has ended")
 
@@ -386,7 +386,7 @@ def test_http_replies_are_cut_to_posts_alone() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with FaultProxy(("127.0.0.1", server.server_port)) as proxy:
             proxy.cut_replies(1, after_post_http)
-            client = http.client.HTTPConnection(*proxy.address, timeout=10)
+            client = http.client.HTTPConnection(*proxy.address, timeout=DEADLINE_SECONDS)
             for _ in range(2):
                 client.request("GET", "/")
                 assert client.getresponse().read() == b"ok"
@@ -404,11 +404,11 @@ def test_http_replies_are_cut_to_posts_alone() -> None:
 
 def test_idle_connection_is_closed_and_one_with_a_request_under_way_is_not() -> None:
     with closing(Echo()) as echo, FaultProxy(echo.address) as proxy:
-        idle, busy = (socket.create_connection(proxy.address, timeout=10) for _ in range(2))
+        idle, busy = (socket.create_connection(proxy.address, timeout=DEADLINE_SECONDS) for _ in range(2))
         for client in (idle, busy):
             client.sendall(b"hello")
             assert client.recv(5) == b"hello"
-        proxy.slow(seconds=30.0, jitter=0.0)
+        proxy.slow(seconds=HOUR, jitter=0.0)
         busy.sendall(b"again")
         wait_until(lambda: proxy.hits.slowed_chunks == 1, what="the request is on its way")
         assert proxy.close_idle() == 1

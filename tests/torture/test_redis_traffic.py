@@ -16,6 +16,7 @@ from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.torture.redis_traffic import RqTraffic, StreamTraffic
 from holdfast.transports.rq_queues import RqQueues
 from tests.rq.station import Station
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.transports.streaming import Fleet
 from tests.worker.site import Site
 
@@ -24,7 +25,8 @@ JOBS = 20
 
 @pytest.fixture
 def fleet(tmp_path: Path, valkey_server: ValkeyEndpoint) -> Iterator[Fleet]:
-    with Fleet(f"sqlite:///{tmp_path / 'jobs.db'}", valkey_server.url, uuid.uuid4().hex) as fleet:
+    url, prefix = f"sqlite:///{tmp_path / 'jobs.db'}", uuid.uuid4().hex
+    with Fleet(url, valkey_server.url, prefix, timeout_seconds=DEADLINE_SECONDS) as fleet:
         yield fleet
 
 
@@ -108,7 +110,7 @@ class Box:
         self.name = f"rq-{uuid.uuid4().hex[:12]}"
         self.queue = Queue(self.name, connection=fleet.redis)
         self.jobs = [f"{number:036d}" for number in range(count)]
-        self.queues = RqQueues(fleet.options.url, timeout=5.0)
+        self.queues = RqQueues(fleet.options.url, timeout=DEADLINE_SECONDS)
         assert self.push() == count
         self.traffic = RqTraffic(fleet.redis, [self.name], seed=1)
 

@@ -20,7 +20,7 @@ from tests.acceptance.command_line import CommandLine, Finished
 from tests.chaos.databases import query
 from tests.migration.conftest import HEAD, NEXT, NEXT_STEP
 from tests.remote.fleet import free_port
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 from tests.worker.site import WorkerProcess
 
 REPOSITORY = Path(__file__).parents[2]
@@ -188,7 +188,7 @@ class Deployment:
 
     def wait_until_ready(self, *control_planes: str) -> None:
         for url in control_planes:
-            wait_until(lambda url=url: _is_ready(url), what=f"{url} is ready", timeout=60.0)  # type: ignore[misc]
+            wait_until(lambda url=url: _is_ready(url), what=f"{url} is ready")  # type: ignore[misc]
 
     def produce(self, release: Release, *control_planes: str) -> Producer:
         environment = CommandLine(self.folder).environment(**release.variables, HOLDFAST_TOKEN=self._token)
@@ -217,7 +217,7 @@ class Deployment:
         listed = ", ".join(f"'{job_id}'" for job_id in ids)
         left = f"SELECT queue, state FROM holdfast_jobs WHERE id IN ({listed}) AND state <> 'succeeded'"
         try:
-            wait_until(lambda: not query(self.url, left), what="the jobs of all workers", timeout=60.0)
+            wait_until(lambda: not query(self.url, left), what="the jobs of all workers")
         except TimeoutError as error:
             raise AssertionError(f"{error}: {query(self.url, left)}") from None
 
@@ -241,6 +241,6 @@ class Deployment:
 
 def _is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=5.0).is_success
+        return httpx.get(f"{url}/readyz", timeout=DEADLINE_SECONDS).is_success
     except httpx.TransportError:
         return False

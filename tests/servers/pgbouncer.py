@@ -17,6 +17,7 @@ from holdfast.throwaway.lifecycle import ThrowawayServer
 from holdfast.throwaway.postgres import MAINTENANCE_DATABASE
 from holdfast.throwaway.process import ServerStartError, free_port
 from tests.programs import fetched
+from tests.servers.waiting import DEADLINE_SECONDS
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "pgbouncer.md"
@@ -51,7 +52,7 @@ class PgbouncerEndpoint:
 
     def _console(self) -> psycopg.Connection[tuple[Any, ...]]:
         url = self._url.set(drivername="postgresql", database=ADMIN_DATABASE).render_as_string(hide_password=False)
-        return psycopg.connect(url, autocommit=True, connect_timeout=10)
+        return psycopg.connect(url, autocommit=True, connect_timeout=int(DEADLINE_SECONDS))
 
 
 class PgbouncerServer(ThrowawayServer, PgbouncerEndpoint):
@@ -116,7 +117,7 @@ class PgbouncerServer(ThrowawayServer, PgbouncerEndpoint):
                 self._url.set(drivername="postgresql", database=MAINTENANCE_DATABASE).render_as_string(
                     hide_password=False
                 ),
-                connect_timeout=10,
+                connect_timeout=int(DEADLINE_SECONDS),
             ).close()
         except psycopg.OperationalError:
             return False

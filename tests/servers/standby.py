@@ -56,7 +56,7 @@ def wait_until_streaming(primary: PostgresServer) -> None:
                 "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
             ).fetchone() == (1,)
 
-    wait_until(streams, what="the standby streams", timeout=60)
+    wait_until(streams, what="the standby streams")
 
 
 def switch_over(primary: PostgresServer, standby: Standby) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.domain.job import NewJob
 from holdfast.torture.small_disk import SmallDisk
-from tests.acceptance.command_line import CommandLine
+from tests.acceptance.command_line import CommandLine, InProcess
 from tests.chaos.databases import opened, query
 from tests.servers.waiting import DEADLINE_SECONDS, gone, wait_until
 
@@ -53,56 +53,40 @@ def holdfast(tmp_path: Path) -> CommandLine:
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_started(
-    holdfast: CommandLine, flags: tuple[str, ...], said: str
+    tmp_path: Path, flags: tuple[str, ...], said: str
 ) -> None:
+    holdfast = InProcess(tmp_path)
     holdfast("torture", *flags).refused(said)
     assert list(holdfast.folder.iterdir()) == []
 
 
-@pytest.mark.timeout(600)
-def test_a_minute_of_every_fault_loses_doubles_and_overlaps_nothing(holdfast: CommandLine) -> None:
-    code, out, err = torture(holdfast, "--postgres", "--minutes", "1", "--seed", "9", "--rate", "40", "--json", *BUSY)
+def test_a_short_run_of_faults_breaks_no_rule_and_touches_nothing_beside_it(tmp_path: Path, postgres_url: str) -> None:
+    """Twelve seconds of faults: which of them have their turn depends on the machine, what must hold does not."""
+    holdfast = CommandLine(tmp_path, postgres_url)
+    with opened(postgres_url) as store:
+        job_id = store.enqueue(NewJob(task="mine", queue="bulk")).id
+    code, out, err = torture(holdfast, "--minutes", "0.2", "--seed", "9", "--rate", "20", "--json", *BUSY)
     assert code == 0, f"{err}\n{out[-4000:]}"
     result = json.loads(out)
     assert result["broken"] == []
     assert result["drained_seconds"] is not None
     assert set(result["load"]["by_door"]) >= {"database", "http", "redis", "rq", "contract"}
-    assert len(result["strikes"]) >= 5
+    assert result["strikes"]
     # The rules were held against something, those about rare things aside.
     for rule in ("lost", "not_ended", "phantom", "untrue_answer", "attempt_twice", "wrongly_charged", "tick_twice"):
         assert result["rules_checked"][rule] > 0, rule
-    page = (holdfast.folder / "holdfast-torture.html").read_text()
-    assert "--seed 9" in page
-
-
-@pytest.mark.timeout(600)
-def test_beside_a_database_that_is_named_nothing_of_it_is_touched(tmp_path: Path, postgres_url: str) -> None:
-    holdfast = CommandLine(tmp_path, postgres_url)
-    with opened(postgres_url) as store:
-        job_id = store.enqueue(NewJob(task="mine", queue="bulk")).id
-    databases = "SELECT datname FROM pg_database WHERE datname LIKE 'holdfast_torture%'"
-    flags = (
-        "--minutes",
-        "0.1",
-        "--seed",
-        "3",
-        "--faults",
-        "worker-killed,backends-terminated",
-        "--rate",
-        "20",
-        "--json",
-    )
-    code, out, err = torture(holdfast, *flags, *BUSY)
-    assert code == 0, f"{err}\n{out[-4000:]}"
+    assert "--seed 9" in (tmp_path / "holdfast-torture.html").read_text()
     assert query(postgres_url, "SELECT CAST(id AS text), state, seq FROM holdfast_jobs") == [(job_id, "pending", 1)]
-    assert query(postgres_url, databases) == []
+    assert query(postgres_url, "SELECT datname FROM pg_database WHERE datname LIKE 'holdfast_torture%'") == []
 
 
-@pytest.mark.timeout(300)
-def test_interrupted_it_leaves_nothing_behind(holdfast: CommandLine) -> None:
+@pytest.mark.parametrize("own", ["postgres", pytest.param("sqlite", marks=pytest.mark.long)])
+def test_interrupted_it_leaves_nothing_behind(holdfast: CommandLine, own: str) -> None:
+    """Its own database, every process and every disk."""
+    flags = ["--minutes", "5", "--rate", "5", "--faults", "worker-frozen,tree-frozen"]
     before = mounted()
     started = subprocess.Popen(
-        holdfast.arguments("torture", "--minutes", "5", "--faults", "worker-frozen,tree-frozen"),
+        holdfast.arguments("torture", *(["--postgres"] if own == "postgres" else []), *flags),
         cwd=holdfast.folder,
         env=holdfast.environment(),
         stdin=subprocess.DEVNULL,

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.worker import sd_notify
+from tests.servers.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture(params=["path", "abstract"])
 def systemd(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     name = str(tmp_path / "notify") if request.param == "path" else f"@holdfast-{uuid.uuid4()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
-        receiver.settimeout(5)
+        receiver.settimeout(DEADLINE_SECONDS)
         receiver.bind(name.replace("@", "\0", 1))
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         yield receiver

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from holdfast.domain.answers import Beat, Reaped, Settled, Status
 from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.lifecycle import State
@@ -27,6 +29,12 @@ EXACT = RetryPolicy(jitter=0.0)
 BROKEN = Failed(JobError("boom", "it broke"))
 HOPELESS = Failed(JobError("bad", "it will never work", retryable=False))
 KILLED = Crashed("killed by signal 9", signal=9)
+
+# Decided in Python before or beside any SQL, or by SQL that another test runs on both databases: one of them is enough.
+# The last decorator before the function, so that the database comes first in the names of the tests.
+postgres_later = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True
+)
 
 
 def new(task: str = "add", **options: Any) -> NewJob:

@@ -31,6 +31,7 @@ from tests.contract.steps import (
     claim_this,
     enqueue,
     job_in,
+    postgres_later,
     reap,
     settle,
     settle_well,
@@ -154,7 +155,15 @@ def counted(found: Activity) -> dict[tuple[str, datetime], dict[str, int]]:
     return {key: counts for key, counts in told.items() if counts}
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("database_url", "seed"),
+    [
+        *(("sqlite", seed) for seed in (1, 2, 3, 4)),
+        ("postgres", 1),
+        *(pytest.param("postgres", seed, marks=pytest.mark.long) for seed in (2, 3, 4)),
+    ],
+    indirect=["database_url"],
+)
 def test_the_roll_up_of_any_history_is_what_counting_its_events_gives(
     store: SqlStore, clock: Clock, by_hand: ByHand, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +407,7 @@ def test_hits_and_misses_of_caches_are_summed_by_source(store: SqlStore, clock: 
 @pytest.mark.parametrize(
     "asked", [("planet", 60, 60.0), (Kind.ALL, 0, 60.0), (Kind.ALL, 1e9, 60.0), (Kind.ALL, 60, 61.0)]
 )
+@postgres_later
 def test_what_cannot_be_drawn_is_refused(store: SqlStore, asked: tuple[Kind, float, float]) -> None:
     kind, seconds, step = asked
     with pytest.raises(InvalidInput):

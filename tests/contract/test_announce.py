@@ -9,6 +9,7 @@ from holdfast.domain.errors import InvalidInput
 from holdfast.domain.manifest import Kind, OnLostLease, TaskInfo
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import ByHand, Clock
+from tests.contract.steps import postgres_later
 
 FETCH = TaskInfo(
     "fetch",
@@ -51,6 +52,7 @@ def test_to_announce_nothing_is_fine(store: SqlStore) -> None:
         (TaskInfo("a", defaults={"queue": object()}), "defaults of task a.queue"),
     ],
 )
+@postgres_later
 def test_what_cannot_be_stored_is_named_and_nothing_is(store: SqlStore, task: TaskInfo, names: str) -> None:
     with pytest.raises(InvalidInput, match=names):
         store.announce([ADD, task])

@@ -16,7 +16,7 @@ from holdfast.stores.schema.audit import SELDOM
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import auditing
 from tests.contract.ground import Clock
-from tests.contract.steps import claim_this, enqueue, enqueue_many, job_in
+from tests.contract.steps import claim_this, enqueue, enqueue_many, job_in, postgres_later
 
 HOSTILE = ("'; DROP TABLE holdfast_events; --", "<script>alert(1)</script>", '%s :since {x} \\ "ü"')
 
@@ -148,6 +148,7 @@ def test_an_empty_log_has_nothing(store: SqlStore) -> None:
     "wanted",
     [AuditFilter(("exploded",)), AuditFilter(task=""), AuditFilter(worker="\x00"), AuditFilter(job_id="x")],
 )
+@postgres_later
 def test_what_cannot_be_is_refused(store: SqlStore, wanted: AuditFilter) -> None:
     with pytest.raises(InvalidInput):
         store.audit(wanted)

@@ -11,7 +11,7 @@ from holdfast.domain.job import NewJob
 from holdfast.domain.outcome import Released, Report, Succeeded
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import ByHand
-from tests.contract.steps import beat, claim_ids, enqueue, new, start
+from tests.contract.steps import beat, claim_ids, enqueue, new, postgres_later, start
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -104,6 +104,7 @@ BAD_JOBS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("options", "field", "rule"), BAD_JOBS.values(), ids=BAD_JOBS.keys())
+@postgres_later
 def test_a_bad_job_is_refused_before_anything_is_stored(
     store: SqlStore, by_hand: ByHand, options: dict[str, Any], field: str, rule: str
 ) -> None:
@@ -147,6 +148,7 @@ def test_the_largest_payload_is_accepted(store: SqlStore) -> None:
     ],
     ids=str,
 )
+@postgres_later
 def test_a_bad_claim_is_refused(store: SqlStore, wanted: dict[str, Any], field: str) -> None:
     job_id = enqueue(store)
     with pytest.raises(InvalidInput) as caught:
@@ -202,6 +204,7 @@ def test_a_job_id_that_is_none_is_named_by_every_verb(store: SqlStore, by_hand: 
     ],
     ids=str,
 )
+@postgres_later
 def test_a_bad_limit_of_a_source_is_refused(
     store: SqlStore, by_hand: ByHand, limits: dict[str, Any], field: str
 ) -> None:
@@ -213,6 +216,7 @@ def test_a_bad_limit_of_a_source_is_refused(
 
 
 @pytest.mark.parametrize("limit", [-1, True, 1.5, "two", 10**12])
+@postgres_later
 def test_a_bad_limit_of_a_queue_is_refused(store: SqlStore, by_hand: ByHand, limit: Any) -> None:
     before = by_hand.everything()
     with pytest.raises(InvalidInput, match="max_running"):
@@ -221,6 +225,7 @@ def test_a_bad_limit_of_a_queue_is_refused(store: SqlStore, by_hand: ByHand, lim
 
 
 @pytest.mark.parametrize("name", ["", "q" * 1_000, "a\x00b", 7])
+@postgres_later
 def test_a_bad_name_is_refused_by_what_operators_do(store: SqlStore, by_hand: ByHand, name: Any) -> None:
     before = by_hand.everything()
     for act in (store.pause_queue, store.resume_queue, store.set_source, lambda name: store.limit_queue(name, 1)):
@@ -233,6 +238,7 @@ def test_a_bad_name_is_refused_by_what_operators_do(store: SqlStore, by_hand: By
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1_001, True])
+@postgres_later
 def test_a_bad_page_size_is_refused(store: SqlStore, limit: int) -> None:
     for listing in (store.jobs, store.stuck):
         with pytest.raises(InvalidInput, match="limit"):

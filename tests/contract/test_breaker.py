@@ -27,6 +27,7 @@ from tests.contract.steps import (
     enqueue,
     enqueue_many,
     lose_lease,
+    postgres_later,
     report,
     settle,
     settle_well,
@@ -161,6 +162,7 @@ def error(code: str, retryable: bool = True) -> Failed:
         ({"breaker_ignores": ["ValueError"]}, error("Timeout"), True),
     ],
 )
+@postgres_later
 def test_which_failures_count_can_be_chosen(
     store: SqlStore, limits: dict[str, Any], outcome: Failed, counts: bool
 ) -> None:
@@ -174,6 +176,7 @@ def test_which_failures_count_can_be_chosen(
 @pytest.mark.parametrize(
     "outcome", [KILLED, Released(), Snoozed(5), Cancelled()], ids=lambda outcome: type(outcome).__name__
 )
+@postgres_later
 def test_what_says_nothing_about_the_source_moves_nothing(store: SqlStore, outcome: Outcome) -> None:
     store.set_source("shop", breaker_threshold=2)
     fail(store)

@@ -11,7 +11,7 @@ from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Released, Succeeded
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.ground import ByHand, Clock, on_postgres, run
-from tests.contract.steps import beat, claim, claim_ids, enqueue_many, lose_lease, settle_well, start
+from tests.contract.steps import beat, claim, claim_ids, enqueue_many, lose_lease, postgres_later, settle_well, start
 
 UNKNOWN = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -63,6 +63,7 @@ def test_progress_is_kept(store: SqlStore, progress: Any) -> None:
 @pytest.mark.parametrize(
     "progress", [float("nan"), {1: 2}, {1, 2}, "a\x00b", {"x": "y" * 5_000}], ids=["NaN", "keys", "set", "NUL", "5 kB"]
 )
+@postgres_later
 def test_progress_that_cannot_be_stored_is_refused(store: SqlStore, clock: Clock, progress: Any) -> None:
     claimed = start(store)
     before = store.job(claimed.job_id)
@@ -185,6 +186,7 @@ def test_the_same_beat_twice_in_one_batch_is_one_renewal(store: SqlStore, clock:
 
 
 @pytest.mark.parametrize("attempt", [-1, 2**31, True, 1.0, None])
+@postgres_later
 def test_an_attempt_that_cannot_be_is_refused(store: SqlStore, attempt: Any) -> None:
     claimed = start(store)
     with pytest.raises(InvalidInput, match="attempt"):

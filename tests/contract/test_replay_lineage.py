@@ -18,7 +18,7 @@ from holdfast.stores.verbs import replaying
 from holdfast.tasks.comparing import compare_jobs, original_of, root_of
 from holdfast.tasks.task import AnyTask
 from tests.contract.ground import ByHand
-from tests.contract.steps import HOPELESS, claim_this, enqueue, job_in, settle_well, start
+from tests.contract.steps import HOPELESS, claim_this, enqueue, job_in, postgres_later, settle_well, start
 
 NEW = "01890a5d-ac96-774b-bcce-b302099a8057"
 COPIED = (
@@ -162,6 +162,7 @@ def failed(code: str) -> Failed:
     ],
     ids=str,
 )
+@postgres_later
 def test_outcomes_side_by_side(store: SqlStore, first: Outcome, second: Outcome, expected: Comparison) -> None:
     original = ended(store, first)
     job = store.job(replayed(store, original, second))

@@ -20,7 +20,7 @@ from holdfast.stores.ids import new_ids
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import enqueueing, retaining
 from tests.contract.ground import ByHand, Clock, failing, on_postgres, run
-from tests.contract.steps import claim_this, enqueue, history, job_in, report, settle_well, start
+from tests.contract.steps import claim_this, enqueue, history, job_in, postgres_later, report, settle_well, start
 from tests.servers.waiting import wait_until
 
 DAY = 86_400.0
@@ -111,6 +111,7 @@ def test_a_rule_that_is_taken_back_gives_way_to_the_next(store: SqlStore) -> Non
     ("what", "queue", "state", "field"),
     [("rows", "*", "failed", "what"), ("jobs", "", "failed", "queue"), ("jobs", "*", "running", "state")],
 )
+@postgres_later
 def test_a_wrong_rule_is_refused_by_name(
     store: SqlStore, by_hand: ByHand, what: str, queue: str, state: str, field: str
 ) -> None:

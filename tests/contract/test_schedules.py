@@ -17,7 +17,7 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.types import to_text
 from holdfast.stores.verbs import firing
 from tests.contract.ground import ByHand, Clock, failing, on_postgres, on_sqlite
-from tests.contract.steps import claim, enqueue, new, settle_well
+from tests.contract.steps import claim, enqueue, new, postgres_later, settle_well
 
 TEN_MINUTES = 600.0
 
@@ -83,6 +83,7 @@ def to_json_time(moment: datetime) -> str:
         ({"misfire": "skip", "misfire_grace_seconds": 300}, [("fired", 30), ("skipped", 20)]),
     ],
 )
+@postgres_later
 def test_three_missed_ticks_under_each_policy(
     store: SqlStore, clock: Clock, policy: dict[str, Any], expected: list[tuple[str, int]]
 ) -> None:

@@ -14,7 +14,7 @@ from holdfast.domain.outcome import Failed, JobError
 from holdfast.domain.views import Counted, Found, JobFilter
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import searching
-from tests.contract.steps import claim_this, enqueue, enqueue_many, job_in, settle_well
+from tests.contract.steps import claim_this, enqueue, enqueue_many, job_in, postgres_later, settle_well
 
 HOSTILE = ("'; DROP TABLE holdfast_jobs; --", "<script>alert(1)</script>", '%s :task {x} \\ "ü"')
 
@@ -176,6 +176,7 @@ def test_more_than_so_many_are_not_counted(store: SqlStore, jobs: list[Job]) -> 
         JobFilter(states=("lost",)),  # type: ignore[arg-type]
     ],
 )
+@postgres_later
 def test_what_cannot_be_is_refused(store: SqlStore, wanted: JobFilter) -> None:
     with pytest.raises(InvalidInput):
         store.search(wanted)

@@ -36,6 +36,7 @@ from tests.contract.steps import (
     claim_this,
     enqueue_many,
     history,
+    postgres_later,
     report,
     settle,
     settle_well,
@@ -192,6 +193,7 @@ BAD_RESULTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("result", BAD_RESULTS.values(), ids=BAD_RESULTS.keys())
+@postgres_later
 def test_a_result_that_cannot_be_stored_names_its_job_and_changes_nothing(
     store: SqlStore, by_hand: ByHand, result: Any
 ) -> None:
@@ -205,6 +207,7 @@ def test_a_result_that_cannot_be_stored_names_its_job_and_changes_nothing(
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), 1e12, None, True], ids=repr)
+@postgres_later
 def test_a_snooze_that_cannot_be_names_the_rule_and_changes_nothing(
     store: SqlStore, by_hand: ByHand, delay: Any
 ) -> None:
@@ -271,6 +274,7 @@ def test_the_default_backoff_is_exact_without_jitter(store: SqlStore, clock: Clo
     ],
     ids=["linear", "fixed", "capped", "at once"],
 )
+@postgres_later
 def test_other_policies_are_exact(store: SqlStore, clock: Clock, policy: dict[str, Any], expected: list[int]) -> None:
     claimed = start(store, max_attempts=20, retry=RetryPolicy.from_json(policy))
     waits = []
@@ -371,6 +375,7 @@ def test_a_snooze_of_nothing_is_due_at_once(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5])
+@postgres_later
 def test_max_attempts_bounds_the_errors(store: SqlStore, clock: Clock, budget: int) -> None:
     claimed = start(store, max_attempts=budget, retry=EXACT)
     for _ in range(budget - 1):
@@ -385,6 +390,7 @@ def test_max_attempts_bounds_the_errors(store: SqlStore, clock: Clock, budget: i
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3])
+@postgres_later
 def test_max_crashes_bounds_the_crashes(store: SqlStore, clock: Clock, budget: int) -> None:
     claimed = start(store, max_attempts=100, max_crashes=budget, retry=EXACT)
     for _ in range(budget - 1):

@@ -16,7 +16,7 @@ from holdfast.stores.schema import SOURCE_RULES
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import sources as verbs
 from tests.contract.ground import ByHand, Clock, on_postgres
-from tests.contract.steps import HOPELESS, beat, claim_ids, enqueue_many, settle_well, start
+from tests.contract.steps import HOPELESS, beat, claim_ids, enqueue_many, postgres_later, settle_well, start
 
 
 def events(store: SqlStore) -> list[SourceEvent]:
@@ -40,6 +40,7 @@ def declare(store: SqlStore, **limits: Any) -> None:
         (7, 7),
     ],
 )
+@postgres_later
 def test_a_rate_can_be_said_in_words(store: SqlStore, rate: Any, a_minute: float) -> None:
     assert per_minute(rate) == pytest.approx(a_minute)
     assert store.set_source("shop", rate=rate).rate_limit_per_minute == pytest.approx(a_minute)
@@ -100,6 +101,7 @@ def test_every_limit_can_be_changed_and_read_back(store: SqlStore, clock: Clock)
         ("max_concurent", 1),
     ],
 )
+@postgres_later
 def test_a_wrong_limit_names_the_field_and_changes_nothing(store: SqlStore, field: str, value: Any) -> None:
     good = {"max_concurrent": 1, "breaker_threshold": 2}
     with pytest.raises(InvalidInput, match=rf"^{field}:"):

@@ -4,7 +4,7 @@ no program any more."""
 from scripts.mutants.mutant import Mutant
 from scripts.mutants.table import MUTANTS as REAL
 
-QUICK = ("one-failure-too-many", "half-open-without-a-bound", "signature-not-compared")
+QUICK = ("one-failure-too-many", "signature-not-compared")
 DECIDES = "    if job.failures + job.crashes + 1 >= job.max_attempts:\n"
 KILLER = "unit/test_settle.py::test_max_attempts_bounds_failures_and_crashes_together"
 HARMLESS = Mutant(

@@ -20,21 +20,21 @@ def mutants(kept: Path, *arguments: str, seconds: float = 1700) -> subprocess.Co
 
 def test_the_quick_ones_are_killed_what_changes_nothing_survives_and_what_cannot_run_is_no_kill(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    ran = mutants(kept, "--table", "tests.mutants.planted", seconds=100)
+    ran = mutants(kept, "--table", "tests.mutants.planted", seconds=500)
     assert ran.returncode == 1, ran.stderr
     found = {finding["name"]: finding for finding in json.loads(ran.stdout)}
     expected = dict.fromkeys(QUICK, "killed") | {HARMLESS.name: "survived", NO_PROGRAM.name: "broken"}
     assert {name: finding["verdict"] for name, finding in found.items()} == expected
     assert all(found[name]["killers"] for name in QUICK)
     before = kept.read_text()
-    again = mutants(kept, "--table", "tests.mutants.planted", *(f"--only={name}" for name in QUICK), seconds=100)
+    again = mutants(kept, "--table", "tests.mutants.planted", *(f"--only={name}" for name in QUICK), seconds=500)
     assert (again.returncode, kept.read_text()) == (0, before), "what was found is not run again"
     assert json.loads(again.stdout) == [found[name] for name in QUICK]
 
 
 @pytest.mark.long
 def test_a_test_that_is_not_there_is_told_before_anything_is_planted(tmp_path: Path) -> None:
-    ran = mutants(tmp_path / "kept.json", "--table", "tests.mutants.unfindable", seconds=100)
+    ran = mutants(tmp_path / "kept.json", "--table", "tests.mutants.unfindable", seconds=500)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "test_that_nobody_has_written" in ran.stderr
 

@@ -16,7 +16,7 @@ from typing import Self
 
 import httpx
 
-from tests.acceptance.command_line import CommandLine, Finished
+from tests.acceptance.command_line import CommandLine, Finished, InProcess
 from tests.chaos.databases import query
 from tests.migration.conftest import HEAD, NEXT, NEXT_STEP
 from tests.remote.fleet import free_port
@@ -70,7 +70,7 @@ def this_release() -> Release:
 
 def next_release(folder: Path) -> Release:
     """This one with a migration that adds a column, and with changed guards."""
-    shutil.copytree(SOURCE / "holdfast", folder / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE / "holdfast", folder / "holdfast")  # with the byte code, which is valid for the copies
     stores = folder / "holdfast" / "stores"
     (stores / "migrations" / "versions" / f"{NEXT}_note.py").write_text(NEXT_STEP)
     _edit(stores / "upgrade.py", r'COMPATIBLE_FROM = "\d+"', f'COMPATIBLE_FROM = "{HEAD}"')
@@ -164,7 +164,9 @@ class Deployment:
         return self.url.startswith("postgresql")
 
     def command(self, release: Release, *words: str) -> Finished:
-        return CommandLine(self.folder, self.url)(*words, **release.variables)
+        """In this process, unless it is another release's."""
+        kind = InProcess if release.source == SOURCE else CommandLine
+        return kind(self.folder, self.url)(*words, **release.variables)
 
     def worker(self, release: Release) -> WorkerProcess:
         return self._worker(release, ["--database", self.url], "worker", {})

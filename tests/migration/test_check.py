@@ -82,6 +82,7 @@ def test_check_costs_two_queries(engine: Engine) -> None:
     assert len(statements) == 2
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_check_does_not_import_alembic(engine: Engine, database_url: str) -> None:
     upgrade(engine)
     command = [sys.executable, "-c", CHECK_WITHOUT_ALEMBIC, database_url]

@@ -33,6 +33,7 @@ def session(url: str, name: str | None = None) -> Iterator[Connection]:
     engine.dispose()
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_upgrades_of_several_processes_all_end_well(engine: Engine, database_url: str) -> None:
     with ExitStack() as stack:
         processes = [stack.enter_context(running("upgrading", database_url)) for _ in range(3)]
@@ -145,9 +146,10 @@ def test_time_limit_for_statements_does_not_cut_an_upgrade_off(postgres_database
     limits: dict[str, str] = {}
 
     def read_limit(connection: Connection, _cursor: object, statement: str, *_rest: object) -> None:
-        with connection.connection.cursor() as cursor:
-            cursor.execute("SHOW statement_timeout")
-            [limits[statement]] = cursor.fetchone() or ("none",)
+        cursor = connection.connection.cursor()
+        cursor.execute("SHOW statement_timeout")
+        [limits[statement]] = cursor.fetchone() or ("none",)
+        cursor.close()
 
     event.listen(engine, "before_cursor_execute", read_limit)
     assert upgrade(engine) == (None, head())

@@ -14,7 +14,7 @@ _OF_INDEXES = ("index", "relation")
 
 killed = pytest.mark.parametrize(
     ("first", "stride"),
-    [pytest.param(3, 7, id="at some steps"), pytest.param(1, 1, id="at each step", marks=pytest.mark.long)],
+    [pytest.param(3, 17, id="at some steps"), pytest.param(1, 1, id="at each step", marks=pytest.mark.long)],
 )
 
 

@@ -75,6 +75,7 @@ def test_both_releases_start_after_the_upgrade(deployment: Deployment, following
     assert guards_are(deployment, "next")
 
 
+@pytest.mark.parametrize("database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_upgrade_of_the_first_release_changes_nothing(deployment: Deployment, first: Release) -> None:
     prepare(deployment, first)
     deployment.command(THIS, "db", "upgrade").succeeded()

@@ -25,6 +25,7 @@ import pytest
 
 from holdfast.cli.demo import samples
 from tests.acceptance.command_line import CommandLine, InProcess
+from tests.serve import http
 from tests.servers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -115,16 +116,16 @@ def test_on_a_terminal_it_serves_until_ctrl_c_and_a_named_database_keeps_the_sto
     assert "Everything is as promised." in told
     assert password_of(postgres_database) not in told
     [url] = set(re.findall(r"http://127\.0\.0\.1:\d+", told))
-    assert httpx.get(f"{url}/healthz").status_code == 200
-    assert httpx.get(url).status_code < 500
+    assert http.get(f"{url}/healthz").status_code == 200
+    assert http.get(url).status_code < 500
     [link] = re.findall(r"/welcome\?code=hf_\w+", told)
-    assert httpx.get(f"{url}{link}").status_code == 200
+    assert http.get(f"{url}{link}").status_code == 200
 
     terminal.press_ctrl_c()
     assert terminal.exit_code() == 0
     assert_nothing_left(scratch)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/healthz")
+        http.get(f"{url}/healthz")
     check_what_is_kept(InProcess(bare.folder, postgres_database), told)
 
 

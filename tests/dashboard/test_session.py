@@ -16,6 +16,7 @@ from holdfast.domain.outcome import Failed, JobError, Report, Snoozed
 from holdfast.domain.views import WorkerRow
 from holdfast.serve.dashboard.bulk import BATCH
 from holdfast.serve.dashboard.session import cookie_name, csrf_word, safe_next
+from tests.serve import http
 from tests.serve.grounds import Served, bearer
 from tests.serve.steps import done
 from tests.servers.waiting import wait_until
@@ -25,13 +26,13 @@ PAGES = ("/", "/jobs", "/queues", "/workers", "/sources", "/dead", "/schedules",
 
 @pytest.fixture
 def nobody(served: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.url, timeout=30) as client:
+    with http.client(base_url=served.url) as client:
         yield client
 
 
 def visitor(served: Served, scope: str = "admin", token: str | None = None) -> httpx.Client:
     given = token or served.tokens[scope]
-    return httpx.Client(base_url=served.url, cookies={cookie_of(served): given}, timeout=30)
+    return http.client(base_url=served.url, cookies={cookie_of(served): given})
 
 
 def cookie_of(served: Served) -> str:
@@ -100,7 +101,7 @@ def test_after_the_sign_in_nobody_is_sent_elsewhere(served: Served, nobody: http
 def test_the_cookie_is_nothing_to_the_api_and_a_bearer_nothing_to_the_pages(served: Served) -> None:
     with visitor(served) as signed_in:
         assert signed_in.get("/api/v1/jobs").status_code == 401
-    with httpx.Client(base_url=served.url, headers=bearer(served.tokens["admin"])) as program:
+    with http.client(base_url=served.url, headers=bearer(served.tokens["admin"])) as program:
         assert program.get("/jobs").status_code == 303
 
 
@@ -191,7 +192,7 @@ def test_every_page_keeps_its_address_to_itself(served: Served, queue: str) -> N
             assert signed_in.get(path).headers.get_list("referrer-policy") == ["same-origin"], path
         posted = signed_in.post("/queues/resume", data={"name": queue}, headers=ours(served))
         assert posted.headers["referrer-policy"] == "same-origin"
-    with httpx.Client(base_url=served.url) as nobody:
+    with http.client(base_url=served.url) as nobody:
         assert nobody.get("/jobs").headers["referrer-policy"] == "same-origin"
 
 

@@ -16,6 +16,7 @@ from holdfast.serve.dashboard.session import cookie_name, csrf_word
 from holdfast.serve.options import Limits
 from tests.dashboard.fleet import Fleet, Names
 from tests.security.corpus import HOSTILE
+from tests.serve import http
 from tests.serve.grounds import Served, serving
 
 PAGES = ("/", "/jobs", "/queues", "/workers", "/sources", "/dead", "/schedules", "/audit")
@@ -74,7 +75,7 @@ def visitor(served: Served) -> Iterator[httpx.Client]:
     token = served.tokens["admin"]
     cookies = {cookie_name(httpx.URL(served.url).port): token}
     headers = {"X-CSRF-Token": csrf_word(token)}
-    with httpx.Client(base_url=served.url, cookies=cookies, headers=headers, timeout=30) as client:
+    with http.client(base_url=served.url, cookies=cookies, headers=headers) as client:
         yield client
 
 

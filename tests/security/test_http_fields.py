@@ -14,6 +14,7 @@ from holdfast.serve.options import Limits
 from tests.contract.ground import ByHand
 from tests.security.corpus import HOSTILE
 from tests.security.fields import Field, Request, fields, with_text
+from tests.serve import http
 from tests.serve.grounds import WORKER, Served, serving
 from tests.serve.operations import held, operations, standing
 
@@ -45,7 +46,7 @@ def by_hand(served_database: str) -> Iterator[ByHand]:
 
 
 def all_fields(served: Served) -> list[Field]:
-    description = httpx.get(f"{served.url}/openapi.json", timeout=60).raise_for_status().json()
+    description = http.get(f"{served.url}/openapi.json").raise_for_status().json()
     found = fields(description, operations(served.url))
     assert len(found) > 150
     return found

@@ -19,6 +19,7 @@ from scripts.render_docs import DOCS
 from tests.contract.ground import ByHand
 from tests.security.access import EVERYBODY, PAGES, PROGRAMS, TABLE
 from tests.security.routes import application, described, hidden
+from tests.serve import http
 from tests.serve.grounds import Served, bearer, serving
 from tests.serve.operations import Held, body_for, held, standing
 
@@ -103,7 +104,7 @@ def door(served_database: str) -> Iterator[Door]:
 @pytest.fixture
 def asking(door: Door) -> Iterator[httpx.Client]:
     with ExitStack() as stack:
-        yield stack.enter_context(httpx.Client(base_url=door.served.url, timeout=30))
+        yield stack.enter_context(http.client(base_url=door.served.url))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from holdfast.serve.dashboard.session import cookie_name
 from holdfast.throwaway.process import free_port
 from tests.acceptance.command_line import CommandLine
 from tests.contract.ground import ByHand
+from tests.serve import http
 from tests.serve.grounds import WORKER, bearer
 from tests.serve.operations import operations
 from tests.servers.waiting import wait_until
@@ -95,7 +96,7 @@ def configuration(site: Site, known: Known, collector: Collector) -> dict[str, s
 
 
 def look_at_everything(url: str, token: str, known: Known, job_ids: list[str]) -> None:
-    with httpx.Client(base_url=url, headers=bearer(token), timeout=60) as client:
+    with http.client(base_url=url, headers=bearer(token)) as client:
         for operation in operations(url):
             if operation.method == "get":
                 for job_id in job_ids[: None if "{job_id}" in operation.path else 1]:
@@ -105,7 +106,7 @@ def look_at_everything(url: str, token: str, known: Known, job_ids: list[str]) -
         for path in ("/metrics", "/openapi.json", "/docs", "/healthz", "/readyz"):
             known.seen[path] = client.get(path).text
     cookies = {cookie_name(httpx.URL(url).port): token}
-    with httpx.Client(base_url=url, cookies=cookies, timeout=60) as visitor:
+    with http.client(base_url=url, cookies=cookies) as visitor:
         for path in (*PAGES, *(f"/jobs/{job_id}{more}" for job_id in job_ids for more in ("", "/log"))):
             known.seen[f"page {path}"] = visitor.get(path).text
 
@@ -113,7 +114,7 @@ def look_at_everything(url: str, token: str, known: Known, job_ids: list[str]) -
 def do_wrong(site: Site, url: str, worker: str, known: Known) -> None:
     """Tokens in the wrong places, reports that are forged or broken."""
     site.enqueue("works", queue="by hand")
-    with httpx.Client(base_url=url, headers=bearer(worker), timeout=60) as client:
+    with http.client(base_url=url, headers=bearer(worker)) as client:
         claimed = client.post(f"{WORKER}/claim", json={"worker_id": "hand", "streams": ["by hand"]}).json()
         lease = claimed["lease_token"]
         known.secrets["a lease token"] = lease
@@ -161,7 +162,7 @@ def ask_on_the_command_line(site: Site, known: Known, environment: dict[str, str
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=60).status_code == 200
+        return http.get(f"{url}/readyz").status_code == 200
     except httpx.TransportError:
         return False
 

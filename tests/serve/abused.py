@@ -1,15 +1,16 @@
-"""A control plane in a process of its own, which is short of patience: `python -m tests.serve.abused DATABASE_URL`."""
+"""A control plane in a process of its own, with low limits: `python -m tests.serve.abused DATABASE_URL`."""
 
 import sys
 
 from holdfast.serve.options import Limits, ServeSettings
 from holdfast.serve.running import ControlPlane
+from tests.servers.waiting import DEADLINE_SECONDS
 
 LIMITS = Limits(
     body_bytes=1024 * 1024,
     single_body_bytes=256 * 1024,
-    body_seconds=2.0,
-    head_seconds=2.0,
+    body_seconds=DEADLINE_SECONDS,
+    head_seconds=DEADLINE_SECONDS,
     connections=60,
     failures_per_second=0,
 )

@@ -17,6 +17,7 @@ from holdfast.serve.options import ServeSettings
 from holdfast.serve.running import ControlPlane
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_store
+from tests.serve import http
 
 WORKER = "/internal/worker"
 
@@ -32,7 +33,7 @@ class Served:
     control: ControlPlane
 
     def client(self, scope: str = "worker", token: str | None = None) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers=bearer(token or self.tokens[scope]), timeout=30.0, verify=False)
+        return http.client(base_url=self.url, headers=bearer(token or self.tokens[scope]), verify=False)
 
     def new_token(self, *scopes: str, queues: tuple[str, ...] | None = None) -> str:
         return new_token(self.store, *scopes, queues=queues)
@@ -57,7 +58,7 @@ def serving(database_url: str, events: Events | None = None, **settings: Any) ->
     store = open_store(database_url)
     try:
         tokens = {str(scope): new_token(store, scope) for scope in Scope}
-        chosen = {"port": 0, "duties": False, "poll_seconds": 0.5, "stop_seconds": 10.0, **settings}
+        chosen = {"port": 0, "duties": False, "poll_seconds": 0.5, "stop_seconds": 60.0, **settings}
         control = ControlPlane(ServeSettings(database_url=database_url, **chosen), events)
         control.start()
         try:

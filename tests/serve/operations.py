@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 
 from tests.contract.ground import ByHand
+from tests.serve import http
 from tests.serve.grounds import WORKER, Served
 
 OPEN = ("/healthz", "/readyz")
@@ -53,7 +54,7 @@ class Held:
 
 def operations(url: str) -> list[Operation]:
     # Made when it is first asked for, which takes a second of a machine that has nothing else to do.
-    paths = httpx.get(f"{url}/openapi.json", timeout=60).raise_for_status().json()["paths"]
+    paths = http.get(f"{url}/openapi.json").raise_for_status().json()["paths"]
     found = [
         Operation(method, path, "requestBody" in operation)
         for path, methods in paths.items()

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.serve.grounds import WORKER
+from tests.servers.waiting import DEADLINE_SECONDS
 
 
 class Call:
@@ -53,7 +54,7 @@ async def calls(count: int, url: str, token: str, verb: str, **body: Any) -> Asy
             one.hang_up()
 
 
-async def until(condition: Any, what: str, seconds: float = 30.0) -> None:
+async def until(condition: Any, what: str, seconds: float = DEADLINE_SECONDS) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not condition():

@@ -6,6 +6,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
@@ -15,9 +16,10 @@ from holdfast.domain.tokens import NewToken, Scope
 from holdfast.serve.options import Limits
 from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.contract.ground import ByHand
+from tests.serve import http
 from tests.serve.grounds import WORKER, Served, bearer, serving
 from tests.serve.operations import Held, body_for, held, operations, request, standing
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 # What is done under a lease.
 LEASED = (
@@ -84,7 +86,7 @@ def bad_credentials(served: Served) -> dict[str, list[tuple[str, str]]]:
 def test_no_operation_answers_without_a_valid_token(served: Served, by_hand: ByHand, job: Held) -> None:
     credentials = bad_credentials(served)
     before = standing(by_hand)
-    with httpx.Client(base_url=served.url, timeout=30) as client:
+    with http.client(base_url=served.url) as client:
         for operation in operations(served.url):
             for name, given in credentials.items():
                 headers = [(key, value.encode("latin-1")) for key, value in given]
@@ -193,12 +195,14 @@ def test_requests_that_wait_for_their_look_up_share_one(served: Served, by_hand:
     assert port is not None
     with by_hand.engine.connect() as holder, contextlib.ExitStack() as stack:
         holder.exec_driver_sql("LOCK TABLE holdfast_tokens IN ACCESS EXCLUSIVE MODE")
-        sockets = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(30)]
+        sockets = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS)) for _ in range(30)
+        ]
         for one in sockets:
             one.sendall(raw)
         wait_until(lambda: by_hand(waiting)[0][0] > 0, what="nobody looks up a token")
         # Answered by the same server after all of those were sent, and without a look-up of its own.
-        assert httpx.get(f"{served.url}/healthz").status_code == 200
+        assert http.get(f"{served.url}/healthz").status_code == 200
         assert by_hand(waiting)[0][0] <= 2, "the others wait for the next one, not for a connection each"
         holder.rollback()
         assert {one.recv(12) for one in sockets} == {b"HTTP/1.1 200"}
@@ -233,7 +237,7 @@ def test_refused_attempts_are_on_record_by_route_and_reason(
     served: Served, admin: httpx.Client, worker: httpx.Client, queue: str
 ) -> None:
     path = f"/api/v1/queues/{queue}/pause"
-    assert httpx.post(f"{served.url}{path}?token=hush").status_code == 401
+    assert http.post(f"{served.url}{path}?token=hush").status_code == 401
     assert worker.post(path).status_code == 403
     limited = served.new_token("client", queues=("other",))
     with served.client(token=limited) as client:
@@ -260,9 +264,9 @@ def test_who_fails_too_often_waits_and_who_has_a_good_token_does_not(served_data
     with serving(served_database, limits=limits) as served:
         known, fresh = served.client("viewer"), served.client("client")
         assert known.get("/api/v1/tasks").status_code == 200
-        told = [httpx.get(f"{served.url}/api/v1/tasks").status_code for _ in range(5)]
+        told = [http.get(f"{served.url}/api/v1/tasks").status_code for _ in range(5)]
         assert told == [401, 401, 401, 429, 429]
-        unknown = httpx.get(f"{served.url}/api/v1/tasks", headers=bearer(f"hf_{'0' * 16}_{'0' * 64}"))
+        unknown = http.get(f"{served.url}/api/v1/tasks", headers=bearer(f"hf_{'0' * 16}_{'0' * 64}"))
         assert (unknown.status_code, int(unknown.headers["retry-after"]) > 100) == (429, True)
         assert known.get("/api/v1/tasks").status_code == 200, "a neighbour's failures cost it nothing"
         assert fresh.get("/api/v1/tasks").status_code == 200, "nor one that was never seen here before"
@@ -282,12 +286,13 @@ def _used(served: Served, name: str) -> bool:
 @on_sqlite
 def test_a_poll_that_waits_ends_when_its_token_is_revoked(served: Served, queue: str) -> None:
     issued = served.store.create_token(NewToken(queue, (Scope.WORKER,)))
-    body = {"worker_id": "w", "streams": [queue], "max_wait_ms": 60_000}
+    body: dict[str, Any] = {"worker_id": "w", "streams": [queue], "max_wait_ms": 60_000}
     with served.client(token=issued.text) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, f"{WORKER}/claim", json=body)
         wait_until(lambda: _used(served, queue), what="it was not let in")
         served.store.revoke_token(queue)
-        answer = waiting.result(20)
-        assert answer.json()["claimed"] is False
+        answer = waiting.result(DEADLINE_SECONDS).json()
+        assert answer["claimed"] is False
+        assert answer["waited_ms"] < body["max_wait_ms"], "the poll ended before its time"
         served.enqueue(queue)
         assert client.post(f"{WORKER}/claim", json=body).status_code == 401

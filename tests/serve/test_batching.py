@@ -22,7 +22,7 @@ from holdfast.stores.sql_store import SqlStore
 from tests.serve.grounds import Served, serving
 from tests.serve.raw import call, until
 from tests.serve.speaking import beat, claim, lease, say
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 
 def test_what_arrives_meanwhile_goes_together_and_a_bad_one_goes_alone() -> None:
@@ -79,7 +79,7 @@ def test_who_waits_while_a_store_is_opened_shares_a_failure() -> None:
 
     def away() -> Store:
         tries.append(1)
-        assert go_on.wait(30)
+        assert go_on.wait(DEADLINE_SECONDS)
         raise StoreUnavailable("gone fishing")
 
     store = LazyStore(away)
@@ -117,7 +117,7 @@ def test_heartbeats_of_fifty_clients_are_a_few_calls(
 
     def held(store: SqlStore, beats: Any) -> Any:
         sizes.append(len(beats))
-        assert go_on.wait(30)
+        assert go_on.wait(DEADLINE_SECONDS)
         return real(store, beats)
 
     monkeypatch.setattr(SqlStore, "heartbeat", held)
@@ -148,7 +148,7 @@ def test_one_bad_report_does_not_fail_its_neighbours(
     real = SqlStore.settle
 
     def held(store: SqlStore, reports: Any) -> Any:
-        assert go_on.wait(30)
+        assert go_on.wait(DEADLINE_SECONDS)
         return real(store, reports)
 
     monkeypatch.setattr(SqlStore, "settle", held)
@@ -188,9 +188,12 @@ def test_reads_that_hang_do_not_delay_heartbeats(served_database: str, queue: st
 
             async def story() -> None:
                 async with httpx.AsyncClient(
-                    base_url=served.url, headers={"Authorization": f"Bearer {served.tokens['viewer']}"}, verify=False
+                    base_url=served.url,
+                    headers={"Authorization": f"Bearer {served.tokens['viewer']}"},
+                    timeout=DEADLINE_SECONDS,
+                    verify=False,
                 ) as viewer:
-                    hanging = [asyncio.ensure_future(viewer.get("/api/v1/workers", timeout=60)) for _ in range(12)]
+                    hanging = [asyncio.ensure_future(viewer.get("/api/v1/workers")) for _ in range(12)]
                     await until(lambda: plane.reads.waiting == 12, "every read hangs on the lock, or behind one")
                     for _ in range(3):
                         one = await call(served.url, served.tokens["worker"], "heartbeat", **beat(job))

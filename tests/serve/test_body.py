@@ -8,10 +8,11 @@ import httpx
 import pytest
 
 from holdfast.serve.options import Limits
+from tests.serve import http
 from tests.serve.grounds import WORKER, Served, bearer, serving
 
 JSON = {"Content-Type": "application/json"}
-LIMITS = Limits(body_bytes=20_000, single_body_bytes=5_000, body_seconds=0.5, failures_per_second=0)
+LIMITS = Limits(body_bytes=20_000, single_body_bytes=5_000, body_seconds=60.0, head_seconds=60.0, failures_per_second=0)
 
 # What is read is the same, wherever it then goes.
 on_sqlite = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
@@ -98,5 +99,5 @@ def test_a_content_type_may_name_its_character_set(served: Served) -> None:
 def test_who_is_not_let_in_is_not_read(served: Served) -> None:
     """Neither its size nor its form is looked at: there is but one thing to say."""
     for body in (b"[" * 1_000_000, b"\xff", b'{"worker_id": NaN}'):
-        answer = httpx.post(f"{served.url}{WORKER}/reports", content=body, headers=JSON | bearer("nobody"))
+        answer = http.post(f"{served.url}{WORKER}/reports", content=body, headers=JSON | bearer("nobody"))
         assert answer.status_code == 401

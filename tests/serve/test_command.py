@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import InProcess
+from tests.serve import http
 from tests.serve.grounds import new_token
 from tests.serve.raw import call
 from tests.servers.waiting import wait_until
@@ -38,11 +39,11 @@ def url_of(process: WorkerProcess) -> str:
 
 
 def metrics(url: str) -> str:
-    return httpx.get(f"{url}/metrics").raise_for_status().text
+    return http.get(f"{url}/metrics").raise_for_status().text
 
 
 def ready(url: str) -> int:
-    return httpx.get(f"{url}/readyz").status_code
+    return http.get(f"{url}/readyz").status_code
 
 
 def test_it_starts_without_its_store_recovers_and_stops_in_order(site: Site, tmp_path: Path) -> None:
@@ -52,9 +53,9 @@ def test_it_starts_without_its_store_recovers_and_stops_in_order(site: Site, tmp
     site.workers.append(process)
     url = url_of(process)
     wait_until(lambda: "The store is away" in process.text(), what="it says so")
-    assert httpx.get(f"{url}/healthz").status_code == 200
+    assert http.get(f"{url}/healthz").status_code == 200
     assert ready(url) == 503
-    refused = httpx.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer hf_{'0' * 16}_{'0' * 64}"})
+    refused = http.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer hf_{'0' * 16}_{'0' * 64}"})
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert str(away) not in refused.text
 
@@ -66,7 +67,7 @@ def test_it_starts_without_its_store_recovers_and_stops_in_order(site: Site, tmp
 
     async def story() -> None:
         waiting = await call(url, token, "claim", streams=None, max_wait_ms=60_000)
-        while not httpx.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer {token}"}).is_success:
+        while not http.get(f"{url}/internal/worker/store", headers={"Authorization": f"Bearer {token}"}).is_success:
             await asyncio.sleep(0.05)
         process.send(signal.SIGTERM)
         status, answer = await waiting.answer()
@@ -99,35 +100,28 @@ def test_a_worker_without_a_token_says_so_at_once(tmp_path: Path) -> None:
 
 
 @contextmanager
-def usual_port_taken() -> Iterator[None]:
-    """By us, once whoever runs a test beside this one has let go of it; or by somebody who keeps it."""
-    ours: list[socket.socket] = []
-
-    def is_ours() -> bool:
-        with suppress(OSError):
-            ours.append(socket.create_server(("127.0.0.1", 8787)))
-        return bool(ours)
-
-    with suppress(TimeoutError):
-        wait_until(is_ours, what="the usual port is free")
-    try:
-        yield
-    finally:
-        for one in ours:
-            one.close()
+def usual_port_taken() -> Iterator[bool]:
+    """True when this test holds the port; False when another program does, which may release it at any time."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(socket.create_server(("127.0.0.1", 8787)))
+        except OSError:
+            yield False
+        else:
+            yield True
 
 
 def test_up_has_a_control_plane_also_where_the_usual_port_is_taken(site: Site) -> None:
     site.tasks("@app.task\ndef answer():\n    return 42\n")
-    with usual_port_taken():
+    with usual_port_taken() as is_ours:
         process = site.up("--processes", "1")
         url = url_of(process)
         wait_until(lambda: ready(url) == 200, what="the control plane is ready")
-        assert not url.endswith(":8787")
+        assert not (is_ours and url.endswith(":8787"))
         wait_until(lambda: f"{url}/welcome?code=" in process.text(), what="a way to the first token is printed")
         assert not any("code=" in line for line in process.text().splitlines() if line.startswith("{")), "not logged"
         headers = {"Authorization": f"Bearer {new_token(site.store, 'client')}"}
-        made = httpx.post(f"{url}/api/v1/jobs", json={"task": "answer", "payload": {}}, headers=headers)
+        made = http.post(f"{url}/api/v1/jobs", json={"task": "answer", "payload": {}}, headers=headers)
         assert made.status_code == 201, made.text
         wait_until(lambda: site.job(made.json()["id"]).result == 42, what="the worker beside it runs the job")
         # One page for the worker and the control plane, without a token.
@@ -141,4 +135,4 @@ def test_up_has_a_control_plane_also_where_the_usual_port_is_taken(site: Site) -
         assert len(names) == len(set(names))
         assert process.stop() == 0
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}/healthz")
+        http.get(f"{url}/healthz")

@@ -11,6 +11,7 @@ import pytest
 from holdfast.domain.lifecycle import State
 from holdfast.maintenance.verify import verify
 from holdfast.stores.histories import Histories
+from tests.serve import http
 from tests.serve.grounds import WORKER, Served, bearer
 from tests.serve.speaking import beat, claim, lease, say
 
@@ -258,23 +259,23 @@ def _filled(value: Any, job_id: str) -> Any:
 def test_who_speaks_without_the_right_token_is_not_heard(served: Served, queue: str) -> None:
     served.enqueue(queue)
     body = {"worker_id": "w", "streams": [queue]}
-    assert httpx.post(f"{served.url}{WORKER}/claim", json=body).status_code == 401
-    wrong_scope = httpx.post(f"{served.url}{WORKER}/claim", json=body, headers=bearer(served.tokens["viewer"]))
+    assert http.post(f"{served.url}{WORKER}/claim", json=body).status_code == 401
+    wrong_scope = http.post(f"{served.url}{WORKER}/claim", json=body, headers=bearer(served.tokens["viewer"]))
     assert wrong_scope.status_code == 403
     assert wrong_scope.headers["content-type"] == "application/problem+json"
 
 
 def test_the_page_about_the_api_loads_nothing_from_elsewhere(served: Served) -> None:
-    page = httpx.get(f"{served.url}/docs")
+    page = http.get(f"{served.url}/docs")
     assert page.status_code == 200
     assert "/internal/worker/claim" in page.text
     assert not any(word in page.text for word in ("<script", "http://", "https://", "src="))
-    described = httpx.get(f"{served.url}/openapi.json", timeout=60).json()
+    described = http.get(f"{served.url}/openapi.json").json()
     assert {f"{WORKER}/{verb}" for verb in ("claim", "heartbeat", "complete", "fail", "release")} <= set(
         described["paths"]
     )
 
 
 def test_health_needs_no_token(served: Served) -> None:
-    assert httpx.get(f"{served.url}/healthz").json() == {"status": "ok"}
-    assert httpx.get(f"{served.url}/readyz").json() == {"status": "ready"}
+    assert http.get(f"{served.url}/healthz").json() == {"status": "ok"}
+    assert http.get(f"{served.url}/readyz").json() == {"status": "ready"}

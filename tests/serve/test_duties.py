@@ -30,13 +30,13 @@ def test_expired_leases_are_reaped_and_schedules_fire(served_database: str, queu
         [job_id] = [served.store.enqueue(NewJob(task="send", queue=queue, lease_seconds=0.2)).id]
         claim(worker, queue)
         wait_until(lambda: served.store.job(job_id).transition == "lease_lost", what="its worker is taken for dead")
-        successor = claim(worker, queue, max_wait_ms=10_000)
+        successor = claim(worker, queue, max_wait_ms=60_000)
         assert (successor["job_id"], successor["attempt"]) == (job_id, 2)
         wait_until(lambda: JobReaped(job_id, 1, "lease_lost") in told, what=f"it is told of the job: {told}")
         served.store.add_schedule(
             Declaration(name=queue, task="tick", every_seconds=1.0, job={"queue": f"{queue}-ticks"})
         )
-        assert claim(worker, f"{queue}-ticks", max_wait_ms=30_000)["task"] == "tick"
+        assert claim(worker, f"{queue}-ticks", max_wait_ms=60_000)["task"] == "tick"
 
 
 @pytest.mark.parametrize("served_database", ["sqlite"], indirect=True)
@@ -51,7 +51,7 @@ def test_with_redis_the_message_of_a_claim_goes_when_its_report_is_committed(
     ):
         made = client.post("/api/v1/jobs", json={"task": "send", "payload": {}, "queue": queue})
         assert made.status_code == 201, made.text
-        job = claim(worker, queue, max_wait_ms=10_000)
+        job = claim(worker, queue, max_wait_ms=60_000)
         assert job["message_id"]
         assert length(redis, queue) == 1
         assert say(worker, "complete", **lease(job), result=None)["ack"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -20,13 +21,15 @@ from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
 from holdfast.serve.problems import Refused
 from holdfast.stores.sql_store import SqlStore
 from tests.chaos.proxy import ForgetfulProxy
+from tests.serve import http
 from tests.serve.grounds import Served, serving
 from tests.serve.raw import call, calls, until
 from tests.serve.speaking import claim, lease, say
+from tests.servers.waiting import DEADLINE_SECONDS
 
 WAITERS = 500
-# One that finds the job, those that find the line empty after it, and polls of the half second that all of it may take.
-HANDFUL = 12
+# One claim that finds the job, and those that find the line empty after it. Polls come on top, by the time that passed.
+HANDFUL = 6
 
 
 def hub(served: Served) -> Hub:
@@ -49,7 +52,7 @@ class Watched:
             found = real(store, *arguments, **named)
             if found:
                 self.under_way.set()
-                assert self.go_on.wait(30)
+                assert self.go_on.wait(DEADLINE_SECONDS)
             return found
 
         monkeypatch.setattr(SqlStore, "claim", watched)
@@ -67,14 +70,15 @@ def test_five_hundred_wait_for_one_job(served: Served, queue: str, claims: Watch
         asked = {"streams": [queue], "max_wait_ms": 60_000}
         async with calls(WAITERS, served.url, served.tokens["worker"], "claim", **asked) as waiting:
             await until(lambda: hub(served).waiting == WAITERS, "all of them wait")
-            claims.count = 0
+            claims.count, began = 0, time.monotonic()
             [job_id] = served.enqueue(queue)
             answers = [asyncio.ensure_future(one.answer()) for one in waiting]
-            done, others = await asyncio.wait(answers, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            done, others = await asyncio.wait(answers, timeout=DEADLINE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             [(status, answer)] = [task.result() for task in done]
             assert (status, answer["job_id"]) == (200, job_id)
             assert hub(served).waiting == WAITERS - 1
-            assert claims.count <= HANDFUL
+            # Timers never fire early: a slow machine has fewer polls in the same time.
+            assert claims.count <= HANDFUL + (time.monotonic() - began) / lines.FIRST_WAIT_SECONDS
             for task in others:
                 task.cancel()
         await until(lambda: hub(served).waiting == 0, "who has gone does not wait")
@@ -86,7 +90,7 @@ def test_five_hundred_wait_for_one_job(served: Served, queue: str, claims: Watch
 
 def test_a_backlog_goes_to_those_who_wait_each_job_once(served: Served, queue: str) -> None:
     async def story() -> None:
-        asked = {"streams": [queue], "max_wait_ms": 30_000}
+        asked = {"streams": [queue], "max_wait_ms": 60_000}
         async with calls(20, served.url, served.tokens["worker"], "claim", **asked) as waiting:
             await until(lambda: hub(served).waiting == 20, "all of them wait")
             ids = served.enqueue(queue, 20)
@@ -101,7 +105,7 @@ def test_a_wait_ends_with_the_first_job_or_with_its_time(served: Served, worker:
     assert (answer["claimed"], answer["waited_ms"] >= 150) == (False, True)
 
     async def story() -> None:
-        one = await call(served.url, served.tokens["worker"], "claim", streams=[queue], max_wait_ms=30_000)
+        one = await call(served.url, served.tokens["worker"], "claim", streams=[queue], max_wait_ms=60_000)
         await until(lambda: hub(served).waiting == 1, "it waits")
         served.enqueue(queue)
         status, found = await one.answer()
@@ -114,7 +118,7 @@ def test_a_wait_ends_with_the_first_job_or_with_its_time(served: Served, worker:
 def test_a_job_claimed_for_a_client_that_has_gone_is_given_back(served: Served, queue: str, claims: Watched) -> None:
     async def story() -> None:
         claims.go_on.clear()
-        one = await call(served.url, served.tokens["worker"], "claim", streams=[queue], max_wait_ms=30_000)
+        one = await call(served.url, served.tokens["worker"], "claim", streams=[queue], max_wait_ms=60_000)
         await until(claims.under_way.is_set, "its claim is committed, and the answer on its way")
         before = served.control.connections
         one.hang_up()
@@ -133,7 +137,7 @@ def test_with_a_request_id_the_client_can_ask_for_it_again(
 ) -> None:
     async def story() -> None:
         claims.go_on.clear()
-        asked = {"streams": [queue], "max_wait_ms": 30_000, "request_id": f"again-{queue}"}
+        asked = {"streams": [queue], "max_wait_ms": 60_000, "request_id": f"again-{queue}"}
         one = await call(served.url, served.tokens["worker"], "claim", **asked)
         await until(claims.under_way.is_set, "its claim is committed, and the answer on its way")
         one.hang_up()
@@ -180,7 +184,7 @@ def test_a_store_that_fails_is_waited_out(served: Served, queue: str, monkeypatc
     away.set()
 
     async def story() -> None:
-        patient = await call(served.url, served.tokens["worker"], "claim", streams=[queue], max_wait_ms=30_000)
+        patient = await call(served.url, served.tokens["worker"], "claim", streams=[queue], max_wait_ms=60_000)
         await until(lambda: hub(served).waiting == 1, "it waits")
         hasty = await call(served.url, served.tokens["worker"], "claim", streams=[queue])
         status, problem = await hasty.answer()
@@ -200,7 +204,7 @@ def test_two_control_planes_over_one_store(served: Served, worker: httpx.Client,
     with serving(served.database_url) as second:
 
         async def story() -> None:
-            asked = {"streams": [queue], "max_wait_ms": 30_000, "request_id": f"both-{queue}"}
+            asked = {"streams": [queue], "max_wait_ms": 60_000, "request_id": f"both-{queue}"}
             token = served.tokens["worker"]
             both = [await call(one.url, token, "claim", **asked) for one in (served, second)]
             await until(lambda: hub(served).waiting == hub(second).waiting == 1, "both wait")
@@ -212,7 +216,7 @@ def test_two_control_planes_over_one_store(served: Served, worker: httpx.Client,
                 one.hang_up()
 
         asyncio.run(story())
-        with httpx.Client(base_url=second.url, headers=worker.headers, verify=False) as other:
+        with http.client(base_url=second.url, headers=worker.headers, verify=False) as other:
             served.enqueue(queue)
             job = claim(worker, queue)
             assert say(other, "complete", **lease(job), result=1)["ok"]
@@ -235,7 +239,7 @@ def test_a_request_sent_twice_waits_as_long_as_each_was_given(served: Served, qu
     async def story() -> None:
         asked = {"streams": [queue], "request_id": f"twice-{queue}"}
         token = served.tokens["worker"]
-        long = await call(served.url, token, "claim", **asked, max_wait_ms=30_000)
+        long = await call(served.url, token, "claim", **asked, max_wait_ms=60_000)
         await until(lambda: hub(served).waiting == 1, "it waits")
         short = await call(served.url, token, "claim", **asked, max_wait_ms=200)
         status, answer = await short.answer()
@@ -297,7 +301,7 @@ def test_a_claim_that_hangs_holds_up_nobody_else() -> None:
         assert (await stuck).jobs == [JOB]
         asked.answers["stuck too"].set_result([])
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), DEADLINE_SECONDS))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -312,7 +316,7 @@ def test_a_stop_also_answers_who_is_being_claimed_for() -> None:
         asked.answers["stuck"].set_result([JOB])
         await until(lambda: asked.late == ["stuck"], "what it claimed is handed on to be given back")
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), DEADLINE_SECONDS))
 
 
 def test_a_request_that_is_busy_elsewhere_is_that_polls_alone() -> None:
@@ -327,7 +331,7 @@ def test_a_request_that_is_busy_elsewhere_is_that_polls_alone() -> None:
         asked.answers["second"].set_result([JOB])
         assert (await second).jobs == [JOB]
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), DEADLINE_SECONDS))
 
 
 def test_a_line_looks_again_when_a_source_s_token_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +348,7 @@ def test_a_line_looks_again_when_a_source_s_token_is_there(monkeypatch: pytest.M
         line.join(Waiter(Wanted("ann", 1, None, None, "credential")), poll)
         assert (await poll.future).jobs == [JOB]
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), DEADLINE_SECONDS))
 
 
 @pytest.mark.parametrize("served_database", ["postgres"], indirect=True)
@@ -354,7 +358,7 @@ def test_a_claim_whose_answer_the_database_lost_is_given_back(served_database: s
         say(worker, "claim", streams=[queue])  # its connections are open
         [job_id] = served.enqueue(queue)
         proxy.lose_answer_to(b"holdfast_claim(")
-        job = claim(worker, queue, max_wait_ms=30_000)
+        job = claim(worker, queue, max_wait_ms=60_000)
         assert proxy.lost == 1
         assert (job["job_id"], job["attempt"]) == (job_id, 2)
         events = [event.event for event in served.store.events(job_id)]

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import pytest
 
 from holdfast.domain.errors import ConfigurationError
@@ -16,6 +15,7 @@ from holdfast.domain.tokens import TOKEN_PATTERN, NewToken, Scope
 from holdfast.serve.links import check_bind, welcome
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_store
+from tests.serve import http
 from tests.serve.grounds import Served, bearer, serving
 
 
@@ -41,7 +41,7 @@ def code_in(page: str) -> str:
 def test_looking_at_a_link_does_not_use_it_and_pressing_the_button_does(planes: list[Served], link: str) -> None:
     first, second = planes
     for plane in (first, second, first):
-        page = httpx.get(plane.url + link)
+        page = http.get(plane.url + link)
         assert page.status_code == 200
     assert "<script" not in page.text
     assert re.search(r"(src|href)=", page.text) is None, "it loads nothing"
@@ -51,7 +51,7 @@ def test_looking_at_a_link_does_not_use_it_and_pressing_the_button_does(planes: 
     code = code_in(page.text)
 
     with ThreadPoolExecutor(6) as pool:
-        pressed = list(pool.map(lambda n: httpx.post(f"{planes[n % 2].url}/welcome", data={"code": code}), range(6)))
+        pressed = list(pool.map(lambda n: http.post(f"{planes[n % 2].url}/welcome", data={"code": code}), range(6)))
     assert sorted(answer.status_code for answer in pressed) == [200, 403, 403, 403, 403, 403]
     [page] = [answer for answer in pressed if answer.status_code == 200]
     assert page.headers["cache-control"] == "no-store"
@@ -59,16 +59,16 @@ def test_looking_at_a_link_does_not_use_it_and_pressing_the_button_does(planes: 
     assert found is not None
     token = html.unescape(found[1])
     assert token != code
-    assert httpx.get(f"{second.url}/api/v1/tokens", headers=bearer(token)).status_code == 200
-    assert httpx.get(f"{second.url}/api/v1/tokens", headers=bearer(code)).status_code == 401
+    assert http.get(f"{second.url}/api/v1/tokens", headers=bearer(token)).status_code == 200
+    assert http.get(f"{second.url}/api/v1/tokens", headers=bearer(code)).status_code == 401
 
 
 @pytest.mark.parametrize("code", ["", "x", "hf_0000000000000000_" + "0" * 64, '"><script>alert(1)</script>', "é" * 300])
 def test_a_link_that_is_not_good_says_so_and_no_more(planes: list[Served], code: str) -> None:
     before = len(planes[0].store.tokens())
-    shown = httpx.get(f"{planes[0].url}/welcome", params={"code": code})
+    shown = http.get(f"{planes[0].url}/welcome", params={"code": code})
     assert shown.status_code == (200 if code.startswith("hf_") else 403), "whether it is good only its use tells"
-    pressed = httpx.post(f"{planes[0].url}/welcome", data={"code": code})
+    pressed = http.post(f"{planes[0].url}/welcome", data={"code": code})
     assert pressed.status_code in (403, 413)
     assert "<script" not in shown.text + pressed.text
     assert len(planes[0].store.tokens()) == before

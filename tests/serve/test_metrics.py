@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
@@ -22,7 +21,7 @@ from holdfast.domain.views import WorkerRow
 from holdfast.serve import fleet_metrics, gauges
 from holdfast.serve.options import ServeSettings
 from holdfast.serve.running import ControlPlane
-from tests.serve import exposed
+from tests.serve import exposed, http
 from tests.serve.grounds import Served, bearer, serving
 from tests.serve.raw import call
 from tests.servers.waiting import wait_until
@@ -52,7 +51,7 @@ def samples(text: str, accept: str = "text/plain") -> Samples:
 
 
 def scrape(url: str, accept: str = "text/plain", token: str | None = None) -> Samples:
-    answer = httpx.get(f"{url}/metrics", headers={"Accept": accept} | ({} if token is None else bearer(token)))
+    answer = http.get(f"{url}/metrics", headers={"Accept": accept} | ({} if token is None else bearer(token)))
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith(accept.split(";")[0])
     return samples(answer.text, accept)
@@ -63,7 +62,7 @@ def read(found: Samples, name: str, **labels: str) -> float | None:
 
 
 def status(url: str, token: str | None = None) -> int:
-    return httpx.get(f"{url}/metrics", headers={} if token is None else bearer(token)).status_code
+    return http.get(f"{url}/metrics", headers={} if token is None else bearer(token)).status_code
 
 
 @pytest.mark.parametrize("accept", FORMATS)
@@ -80,14 +79,15 @@ def test_the_fleet_is_told_whatever_its_things_are_called(served: Served, queue:
     def now() -> Samples:
         return scrape(served.url, accept)
 
-    wait_until(lambda: read(now(), "queue_jobs", queue=name, state="running") == 1, what="the fleet is looked at again")
+    # The pause was the last change, and queues are read first: whatever a look with it has was read after all of them.
+    wait_until(lambda: read(now(), "queue_paused", queue=name) == 1, what="the fleet is read again")
     found = now()
     assert read(found, "queue_jobs", queue=name, state="ready") == 2
     assert read(found, "queue_jobs", queue=name, state="scheduled") == 2
     oldest = read(found, "queue_oldest_seconds", queue=name)
     assert oldest is not None
     assert 3600 <= oldest < 7200
-    assert read(found, "queue_paused", queue=name) == 1
+    assert read(found, "queue_jobs", queue=name, state="running") == 1
     assert read(found, "source_breaker", source=name, state="closed") == 1
     assert read(found, "source_breaker", source=name, state="open") == 0
     assert (read(found, "workers", state="polling") or 0) >= 1
@@ -133,7 +133,7 @@ def test_those_who_wait_for_a_job_are_counted(served: Served, queue: str) -> Non
         served.enqueue(queue)
         status, answer = await waiting.answer()
         assert (status, answer["claimed"]) == (200, True)
-        assert 0 <= answer["due_seconds"] < 60
+        assert answer["due_seconds"] >= 0
         waiting.hang_up()
 
     asyncio.run(story())
@@ -185,8 +185,8 @@ def test_it_may_be_open_to_all_or_not_there(database: str) -> None:
     with serving(database, metrics="open", host="0.0.0.0") as served:
         assert status(served.url.replace("0.0.0.0", "127.0.0.1")) == 200
     with serving(database, metrics="off") as served:
-        refused = httpx.get(f"{served.url}/metrics", headers=bearer(served.tokens["admin"]))
-        assert (refused.status_code, refused.json()) == (404, httpx.get(f"{served.url}/nowhere").json())
+        refused = http.get(f"{served.url}/metrics", headers=bearer(served.tokens["admin"]))
+        assert (refused.status_code, refused.json()) == (404, http.get(f"{served.url}/nowhere").json())
 
 
 # while the store is away

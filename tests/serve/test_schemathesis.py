@@ -34,6 +34,7 @@ from holdfast.domain.artifacts import Artifact
 from holdfast.domain.outcome import Failed, JobError, Outcome, Report, Succeeded
 from tests.contract.conftest import make_empty
 from tests.serve.grounds import Served, bearer, serving
+from tests.servers.waiting import DEADLINE_SECONDS
 
 CHECKS = [
     not_a_server_error,
@@ -130,7 +131,7 @@ def ask(served: Served, questions: list[Question]) -> None:
         session.headers.update(bearer(served.tokens["admin"]))
         for question in questions:
             case = question.about(ids[question.number])
-            answer = case.call(base_url=served.url, session=session)
+            answer = case.call(base_url=served.url, session=session, timeout=DEADLINE_SECONDS)
             more = [negative_data_rejection] if question.has_wrong_body else []
             case.validate_response(answer, checks=[*CHECKS, *more])
 

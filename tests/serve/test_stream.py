@@ -19,6 +19,7 @@ from holdfast.domain.feed import FeedPage, FeedPlace
 from holdfast.domain.job import NewJob
 from holdfast.serve.api import live, speaking
 from holdfast.stores.sql_store import SqlStore
+from tests.serve import http
 from tests.serve.grounds import Served, serving
 from tests.servers.waiting import wait_until
 
@@ -121,6 +122,7 @@ def test_a_client_that_was_cut_off_goes_on_where_it_was(served: Served, client: 
 def test_who_was_away_for_too_long_is_told_of_the_gap(
     served: Served, client: httpx.Client, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = datetime.now(UTC)
     ids = served.enqueue(queue, 5)
     hours_ago = datetime.now(UTC) - timedelta(hours=5)
     place = f"{int(hours_ago.timestamp() * 1e6)}.{uuid.uuid4()}.1"
@@ -128,7 +130,7 @@ def test_who_was_away_for_too_long_is_told_of_the_gap(
         told = ear.rest()
     assert (told[0].event, len(told)) == ("gap", 6)
     monkeypatch.setattr(speaking, "MOST_LOOKED_BACK", 2)
-    place = f"{int(datetime.now(UTC).timestamp() * 1e6)}.{uuid.uuid4()}.1"
+    place = f"{int(before.timestamp() * 1e6)}.{uuid.uuid4()}.1"
     with listening(client, {"Last-Event-ID": place}, seconds=0) as ear:
         told = ear.rest()
     assert [item.event for item in told] == ["transition", "transition", "gap"]
@@ -156,7 +158,7 @@ def test_wrong_questions_are_refused(served: Served, client: httpx.Client, queue
         assert client.get(STREAM, headers=given).status_code == 422
     assert client.get(STREAM, params={"job": "nothing"}).status_code == 422
     assert client.get(STREAM, params={"seconds": -1}).status_code == 422
-    assert httpx.get(served.url + STREAM).status_code == 401
+    assert http.get(served.url + STREAM).status_code == 401
     with served.client("worker") as worker:
         assert worker.get(STREAM).status_code == 403
     with served.client(token=served.new_token("viewer", queues=(queue,))) as limited:

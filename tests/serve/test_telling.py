@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from holdfast.domain.views import WorkerRow
+from tests.serve import http
 from tests.serve.grounds import WORKER, Served
 from tests.serve.speaking import Json, claim, lease, say
 
@@ -189,6 +190,6 @@ def test_a_workers_row_belongs_to_the_credential_that_wrote_it_first(
 
 @on_sqlite
 def test_a_slash_too_many_is_no_redirect(served: Served) -> None:
-    answer = httpx.get(f"{served.url}/api/v1/jobs/", headers={"Host": "evil.example"}, follow_redirects=False)
+    answer = http.get(f"{served.url}/api/v1/jobs/", headers={"Host": "evil.example"}, follow_redirects=False)
     assert answer.status_code in (401, 404)
     assert "location" not in answer.headers

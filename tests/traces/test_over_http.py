@@ -7,9 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
-import httpx
-
 from tests.remote.fleet import Fleet, Plane
+from tests.serve import http
 from tests.serve.grounds import bearer
 from tests.traces.collector import Collector, Span
 
@@ -132,7 +131,7 @@ def test_a_request_with_a_traceparent_goes_on_with_that_trace(sqlite_fleet: Flee
 
     def post(path: str, body: Any, *traceparents: str) -> Any:
         headers = [*bearer(sqlite_fleet.token).items(), *(("traceparent", text) for text in traceparents)]
-        return httpx.post(f"{plane.url}/api/v1/jobs{path}", json=body, headers=headers).raise_for_status().json()
+        return http.post(f"{plane.url}/api/v1/jobs{path}", json=body, headers=headers).raise_for_status().json()
 
     one = post("", {"task": "one"}, header)["id"]
     [span] = collector.wait_for("enqueue one")

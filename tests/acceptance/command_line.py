@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 from holdfast.cli import main
+from tests.servers.waiting import DEADLINE_SECONDS
 
 CONFIGURATION = (
     "CACHE_ENABLED",
@@ -102,7 +103,7 @@ class CommandLine:
             env=self.environment(**variables),
             input=stdin.encode() if isinstance(stdin, str) else stdin,
             capture_output=True,
-            timeout=90,
+            timeout=DEADLINE_SECONDS,
             check=False,
         )
         return Finished(done.returncode, done.stdout.decode(), done.stderr.decode())

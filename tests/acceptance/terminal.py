@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>()][0-9A-Za-z]?")
 HOME = "\x1b[H"
@@ -97,7 +97,7 @@ class Terminal:
 
     def ended(self) -> int:
         """Its exit code; by then everything it wrote is read."""
-        code = self.process.wait(30)
+        code = self.process.wait(DEADLINE_SECONDS)
         assert self._follower is not None
         self.attributes_after = self.attributes(self._follower)
         self._read_to_the_end()
@@ -106,7 +106,7 @@ class Terminal:
     def close(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(30)
+            self.process.wait(DEADLINE_SECONDS)
         self._read_to_the_end()
         os.close(self._leader)
 
@@ -115,7 +115,7 @@ class Terminal:
         if self._follower is not None:
             os.close(self._follower)
             self._follower = None
-        self._reader.join(30)
+        self._reader.join(DEADLINE_SECONDS)
         assert not self._reader.is_alive(), "somebody else has the terminal open"
 
     def _read(self) -> None:

@@ -29,7 +29,7 @@ from tests.serve import http
 from tests.servers.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-LIMIT_SECONDS = 100.0
+LIMIT_SECONDS = 300.0  # of the whole demo, which takes half a minute on a quiet machine
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 JOBS = 44
 REFUSALS = [("complete", "lease_lost"), ("heartbeat", "lease_lost"), ("release", "lease_lost")]

@@ -12,6 +12,7 @@ from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores.sql_store import SqlStore
 from tests.acceptance.command_line import CommandLine, InProcess
+from tests.servers.waiting import DEADLINE_SECONDS
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -104,7 +105,7 @@ def test_following_as_documents(holdfast: CommandLine, store: SqlStore) -> None:
         third, fourth = (json.loads(process.stdout.readline()) for _ in range(2))
         finish(store, job)
         last = json.loads(process.stdout.readline())
-        assert process.wait(30) == 0
+        assert process.wait(DEADLINE_SECONDS) == 0
     assert (first["event"], first["message"], first["stream"], first["at"]) == (
         "log",
         "first",
@@ -131,7 +132,7 @@ def test_following_is_left_quietly(holdfast: CommandLine, store: SqlStore) -> No
         assert process.stdout is not None
         assert process.stdout.readline().endswith("first\n")
         os.kill(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
         assert (process.returncode, out, err) == (130, "", "")
 
 

@@ -7,6 +7,7 @@ import sys
 
 from holdfast import NewJob, __version__, open_store
 from tests.acceptance.command_line import CommandLine, InProcess
+from tests.servers.waiting import DEADLINE_SECONDS
 
 HEAVY = ("alembic", "psycopg", "pydantic", "rich", "sqlalchemy", "typer")
 
@@ -90,4 +91,4 @@ def test_a_reader_that_leaves_early_causes_no_traceback(bare: CommandLine) -> No
         process.stdout.close()
         assert "rror" not in process.stderr.read()
         process.stderr.close()
-        process.wait(timeout=30)
+        process.wait(DEADLINE_SECONDS)

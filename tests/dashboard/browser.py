@@ -18,10 +18,12 @@ from playwright.sync_api import (
     Page,
     Request,
     Response,
+    expect,
     sync_playwright,
 )
 
 from holdfast.serve.dashboard.session import cookie_name
+from tests.servers.waiting import DEADLINE_SECONDS
 
 FLAGS = (
     "--no-sandbox",
@@ -46,6 +48,7 @@ def chromium() -> Iterator[Browser]:
         if os.environ.get(REQUIRED) == "required":
             pytest.fail("there is no chromium, and this run must have one")
         pytest.skip("there is no chromium: install Debian's package `chromium`, or put one on PATH")
+    expect.set_options(timeout=DEADLINE_SECONDS * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         try:
@@ -77,7 +80,7 @@ class Watched:
 @contextmanager
 def visiting(browser: Browser, url: str, token: str | None, **options: object) -> Iterator[Watched]:
     context = browser.new_context(**options)  # type: ignore[arg-type]
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(DEADLINE_SECONDS * 1000)
     if token is not None:
         name = cookie_name(urlsplit(url).port)
         context.add_cookies([{"name": name, "value": token, "url": url, "httpOnly": True}])

@@ -33,8 +33,9 @@ class Fleet:
         self.names = names
 
     def enqueue(self, **options: Any) -> str:
-        chosen = {"task": self.names.task, "queue": self.names.queue, "payload": {"text": self.names.text}, **options}
-        return self.store.enqueue(NewJob(**chosen)).id
+        names = self.names
+        chosen = {"task": names.task, "queue": names.queue, "payload": {"text": names.text}, "lease_seconds": 3600.0}
+        return self.store.enqueue(NewJob(**{**chosen, **options})).id
 
     def claim(self, job_id: str, worker: str | None = None) -> Claimed:
         found = self.store.claim_job(worker or self.names.worker, job_id)

@@ -14,6 +14,7 @@ from tests.acceptance.command_line import CONFIGURATION
 
 ROOT = Path(__file__).parents[2]
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+LIMIT_SECONDS = 300.0  # of a whole walk
 MADE = ("__pycache__", "holdfast*", "*.log")  # what running an example leaves in its folder
 
 
@@ -45,7 +46,7 @@ def type_in(commands: str, folder: Path) -> str:
         start_new_session=True,
     )
     try:
-        out, err = shell.communicate(timeout=100)
+        out, err = shell.communicate(timeout=LIMIT_SECONDS)
     except BaseException:
         os.killpg(shell.pid, signal.SIGKILL)
         shell.communicate()

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from tests.servers.waiting import DEADLINE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = Path(sys.executable).parent
 
 
 def run(*command: str | Path) -> str:
     """What a linter has to say; nothing when it is content."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 

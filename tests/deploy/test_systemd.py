@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.waiting import DEADLINE_SECONDS
+
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = ["holdfast-worker.service", "holdfast-worker@.service"]
 PROGRAM = "/opt/holdfast/bin/holdfast"
@@ -23,7 +25,9 @@ def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     # As an instance, where it is a template; and with a program that is there, because that is checked too.
     unit = tmp_path / name.replace("@", "@mail")
     unit.write_text((DEPLOY / name).read_text().replace(PROGRAM, shutil.which("true") or "/bin/true"))
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=DEADLINE_SECONDS
+    )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 

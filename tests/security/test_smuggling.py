@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.serve.options import Limits
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import DEADLINE_SECONDS
 
 on_sqlite = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
 SMUGGLED = (
@@ -49,7 +50,7 @@ PAIRS: dict[str, tuple[list[bytes], bytes]] = {
 
 @pytest.fixture(scope="module")
 def served(served_database: str) -> Iterator[Served]:
-    limits = Limits(head_seconds=1.0, body_seconds=1.0, requests_per_second=0)
+    limits = Limits(head_seconds=60.0, body_seconds=60.0, requests_per_second=0)
     with serving(served_database, limits=limits) as served:
         yield served
 
@@ -57,7 +58,7 @@ def served(served_database: str) -> Iterator[Served]:
 def said(served: Served, raw: bytes) -> bytes:
     """Until the server ends the connection, which it does within its limits."""
     port = httpx.URL(served.url).port
-    with socket.create_connection(("127.0.0.1", port or 0), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port or 0), timeout=DEADLINE_SECONDS) as connection:
         connection.sendall(raw)
         found = b""
         try:

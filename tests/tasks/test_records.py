@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import App, Context, InvalidInput, NotFound, dedupe_key
 from holdfast.domain.record import Kept
+from tests.servers.waiting import DEADLINE_SECONDS
 
 
 def test_records_are_kept_read_and_deleted(app: App) -> None:
@@ -73,7 +74,7 @@ def test_the_page_about_records_shows_what_works(app: App) -> None:
     exec(task, names)
     handle = names["collect"].enqueue(coin="1881-S")
     app.work()
-    assert handle.result(timeout=10) == 2
+    assert handle.result(timeout=DEADLINE_SECONDS) == 2
     names["record_id"] = app.records.query(scope="1881-S", dedupe_key="ext_8").items[0].id
     exec(reading, names)
     assert [record.source for record in app.records.every(scope="1881-S")] == ["import", ""]

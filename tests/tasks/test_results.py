@@ -27,6 +27,7 @@ from holdfast.domain.lifecycle import State
 from holdfast.tasks import placing
 from holdfast.testing import fresh_store
 from tests.artifacts.names import BAD_NAMES
+from tests.servers.waiting import DEADLINE_SECONDS
 
 BIG = "x" * INLINE_RESULT_BYTES
 
@@ -232,7 +233,7 @@ def test_a_thread_that_outlives_its_job_changes_nothing_on_record(app: App) -> N
     problems: list[Exception] = []
 
     def late(ctx: Context) -> None:
-        go.wait(10)
+        go.wait(DEADLINE_SECONDS)
         try:
             ctx.save("page.html", b"late")
         except Exception as error:
@@ -247,7 +248,7 @@ def test_a_thread_that_outlives_its_job_changes_nothing_on_record(app: App) -> N
     handle = save.enqueue()
     app.work()
     go.set()
-    assert done.wait(10)
+    assert done.wait(DEADLINE_SECONDS)
     assert [str(problem) for problem in problems] == ["name: page.html cannot be saved: the attempt is over"]
     assert handle.result() == b"in time"
 

@@ -4,15 +4,16 @@ import io
 import logging
 import sys
 import threading
-import time
 from contextlib import redirect_stdout
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
 from holdfast import App, Context
-from holdfast.tasks.following import LAST_WORDS_SECONDS
-from tests.servers.waiting import wait_until
+from holdfast.domain.logs import LogLine, Stream
+from holdfast.tasks import following
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 
 def test_what_is_printed_and_logged_here_is_kept_and_still_shown(app: App) -> None:
@@ -71,14 +72,16 @@ def test_a_level_set_for_the_job_is_taken_back(app: App, monkeypatch: pytest.Mon
     assert root.level == logging.WARNING
 
 
-def test_lines_and_progress_are_stored_while_the_job_runs(app: App) -> None:
+def test_lines_and_progress_are_stored_while_the_job_runs(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 3600.0)
+    monkeypatch.setattr(following, "_LONG_AGO", timedelta(hours=1))
     over = threading.Event()
 
     @app.task
     def talk(ctx: Context) -> None:
         print("early")
         ctx.progress(1, 2)
-        over.wait(30)
+        over.wait(DEADLINE_SECONDS)
         print("late")
 
     handle = talk.enqueue()
@@ -91,16 +94,18 @@ def test_lines_and_progress_are_stored_while_the_job_runs(app: App) -> None:
         assert next(followed).message == "early"
         over.set()
         assert next(followed).message == "late"
-        began = time.monotonic()
+        working.join()
+        app.store.append_logs([LogLine(handle.id, 1, 3, datetime.now(UTC), Stream.STDOUT, "last")])
+        assert next(followed).message == "last", "a job that has ended is followed on for its last lines"
+        monkeypatch.setattr(following, "LAST_WORDS_SECONDS", 0.0)
         assert list(followed) == []
-        assert time.monotonic() - began >= LAST_WORDS_SECONDS * 0.5, "it waits for last words"
     finally:
         over.set()
         working.join()
 
 
 def test_two_inline_workers_at_once_are_told_apart(app: App) -> None:
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=DEADLINE_SECONDS)
 
     @app.task
     def talk(name: str) -> None:

@@ -70,7 +70,7 @@ class Collector:
             return len(self.spans(name, trace_id)) >= count
 
         try:
-            wait_until(there, what=f"{count} spans {name!r} were sent", timeout=30.0)
+            wait_until(there, what=f"{count} spans {name!r} were sent")
         except TimeoutError as error:
             raise AssertionError(f"{error}: {[span.name for span in self.spans()]}") from None
         found = self.spans(name, trace_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast import RetryPolicy
 from tests.acceptance.command_line import CommandLine
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.traces.collector import Collector
 from tests.worker.site import Site
 
@@ -36,7 +37,7 @@ def crash():
 
 @app.task(timeout=0.2, max_attempts=1)
 def linger():
-    time.sleep(60)
+    time.sleep(600)
 
 @app.task
 def refuse():
@@ -142,11 +143,10 @@ def test_a_collector_that_hangs_holds_up_nobody(sqlite_site: Site) -> None:
             OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{listener.getsockname()[1]}",
             OTEL_EXPORTER_OTLP_TIMEOUT="600",
             OTEL_BSP_SCHEDULE_DELAY="50",
-            LEASE_SECONDS="3",
         )
         sqlite_site.enqueue_many("add", 3)
         sqlite_site.wait_for_counts(succeeded=3)
-        assert asked.wait(30.0), "it was sent something"
+        assert asked.wait(DEADLINE_SECONDS), "it was sent something"
         sqlite_site.enqueue_many("add", 50)
         sqlite_site.wait_for_counts(succeeded=53)
         assert sqlite_site.workers[0].stop() == 0

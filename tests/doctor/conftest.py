@@ -20,8 +20,15 @@ from holdfast.stores.upgrade import upgrade
 from holdfast.throwaway.postgres import PostgresServer
 from holdfast.wiring.sql import open_database
 from tests.chaos.databases import query
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
+# What must arrive has time.
+PATIENT = Limits(
+    timeout_seconds=DEADLINE_SECONDS,
+    round_trip_seconds=DEADLINE_SECONDS,
+    notification_seconds=DEADLINE_SECONDS,
+    structure_seconds=DEADLINE_SECONDS,
+)
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 MOST_CONNECTIONS = 40
 
@@ -29,7 +36,7 @@ MOST_CONNECTIONS = 40
 def examined(
     url: str, folder: Path, limits: Limits | None = None, environment: dict[str, str] | None = None
 ) -> list[Finding]:
-    patient = Patient({"database_url": url}, environment or {}, folder, limits or Limits())
+    patient = Patient({"database_url": url}, environment or {}, folder, limits or PATIENT)
     return list(examine(patient))
 
 

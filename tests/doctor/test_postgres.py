@@ -7,7 +7,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -26,7 +26,7 @@ from holdfast.stores.statements.words import POSTGRES, Statement
 from holdfast.stores.upgrade import upgrade
 from holdfast.wiring.sql import open_database, open_store
 from tests.contract.steps import settle
-from tests.doctor.conftest import MOST_CONNECTIONS, Ground, examined, grave
+from tests.doctor.conftest import MOST_CONNECTIONS, PATIENT, Ground, examined, grave
 from tests.servers.pgbouncer import PgbouncerEndpoint, PgbouncerServer
 from tests.servers.waiting import wait_until
 
@@ -42,7 +42,7 @@ class Fault:
     found: str
     advice: str
     plant: Plant
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = PATIENT
 
 
 def setting(name: str, value: str) -> Plant:
@@ -118,7 +118,7 @@ def unfinished_index(ground: Ground) -> Iterator[None]:
 def wrong_clock(ground: Ground) -> Iterator[None]:
     ground(
         "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql"
-        " AS $$SELECT pg_catalog.clock_timestamp() + interval '40 s'$$"
+        " AS $$SELECT pg_catalog.clock_timestamp() + interval '4000 s'$$"
     )
     try:
         with ground.database_setting("search_path", "public, pg_catalog"):
@@ -223,7 +223,7 @@ FAULTS = [
             "CREATE INDEX holdfast_source_events_by_source ON holdfast_source_events (source, id)",
         ),
     ),
-    Fault("clock", "clock", WARNING, "40.0 s ahead", "time service", wrong_clock),
+    Fault("clock", "clock", WARNING, r"is 40\d\d\.\d s ahead", "time service", wrong_clock),
     Fault(
         "full_house", "connections", WARNING, f"of {MOST_CONNECTIONS} connections are in use", "pgbouncer", full_house
     ),
@@ -247,7 +247,15 @@ FAULTS = [
             "ALTER TABLE holdfast_events RESET (autovacuum_enabled)",
         ),
     ),
-    Fault("dead_rows", "vacuum", WARNING, "holdfast_queues has ", "VACUUM (ANALYZE)", dead_rows, Limits(dead_rows=200)),
+    Fault(
+        "dead_rows",
+        "vacuum",
+        WARNING,
+        "holdfast_queues has ",
+        "VACUUM (ANALYZE)",
+        dead_rows,
+        replace(PATIENT, dead_rows=200),
+    ),
     Fault(
         "open_transaction",
         "transactions",
@@ -255,7 +263,7 @@ FAULTS = [
         "an idle transaction is open: pid ",
         "pg_terminate_backend(",
         forgotten_transaction,
-        Limits(open_transaction_seconds=0.2),
+        replace(PATIENT, open_transaction_seconds=0.2),
     ),
     Fault(
         "replication_slot",
@@ -391,10 +399,10 @@ def test_a_fault_is_found(ground: Ground, fault: Fault) -> None:
     with fault.plant(ground):
         found = grave(ground.examined(fault.limits))
     assert [(finding.check, finding.severity) for finding in found] == [(fault.check, fault.severity)], found
-    assert fault.found in found[0].found
+    assert re.search(fault.found, found[0].found)
     assert fault.advice in found[0].advice
     # The same limits: what was found was the fault and not the limit.
-    wait_until(lambda: grave(ground.examined(fault.limits)) == [], what="it is in good order again", timeout=10)
+    wait_until(lambda: grave(ground.examined(fault.limits)) == [], what="it is in good order again")
 
 
 def test_a_missing_trigger_and_the_advice_for_it(ground: Ground) -> None:

@@ -45,7 +45,7 @@ def remarks(findings: list[Finding], check: str) -> list[tuple[Severity, str]]:
 
 
 def wait_for_state(ground: Ground, state: str) -> None:
-    wait_until(lambda: query(ground.url, SYNC_STATE) == [(state,)], what=f"the standby is {state}", timeout=60)
+    wait_until(lambda: query(ground.url, SYNC_STATE) == [(state,)], what=f"the standby is {state}")
 
 
 def test_asynchronous_standby_is_a_warning(ground: Ground) -> None:

@@ -32,6 +32,12 @@ from pathlib import Path
 from holdfast import App, Cancel, Context, Permanent, Snooze, current
 app = App()
 """
+HOLDFAST = (sys.executable, "-m", "holdfast")
+
+
+def patched(statements: str) -> list[str]:
+    """Stands for `python -m holdfast`, with constants of the supervisor changed before it starts."""
+    return [sys.executable, "-c", f"import sys\n{statements}\nfrom holdfast.cli import main\nsys.exit(main())"]
 
 
 class WorkerProcess:
@@ -145,10 +151,11 @@ class Site:
         app: str = "tasks:app",
         url: str | None = None,
         log_level: str = "debug",
+        program: Sequence[str] = (),
         **environment: str,
     ) -> WorkerProcess:
         """Start one. Variables are given by name: LEASE_SECONDS="2"."""
-        started = self.start("worker", app, *flags, url=url, log_level=log_level, **environment)
+        started = self.start("worker", app, *flags, url=url, log_level=log_level, program=program, **environment)
         self.workers.append(started)
         return started
 
@@ -157,10 +164,17 @@ class Site:
         self.workers.append(started)
         return started
 
-    def start(self, *words: str, url: str | None = None, log_level: str = "debug", **environment: str) -> WorkerProcess:
+    def start(
+        self,
+        *words: str,
+        url: str | None = None,
+        log_level: str = "debug",
+        program: Sequence[str] = (),
+        **environment: str,
+    ) -> WorkerProcess:
         """With an empty `url` nobody tells it a database: it has to find its own."""
         database = [] if url == "" else ["--database", url or self.url]
-        command = [sys.executable, "-m", "holdfast", *database, *words, "--log-level", log_level]
+        command = [*(program or HOLDFAST), *database, *words, "--log-level", log_level]
         log = self.folder / f"worker-{len(self.workers)}.log"
         return WorkerProcess(command, self.folder, self.environment(**environment), log)
 
@@ -237,6 +251,35 @@ class Site:
     def wait_gone(self, pids: Iterable[int], what: str, timeout: float = DEADLINE_SECONDS) -> None:
         left = list(pids)
         self.wait(lambda: all(gone(pid) for pid in left), what, timeout)
+
+    def take_leases(self, *job_ids: str) -> None:
+        """Let the leases of running jobs expire, and reap them.
+
+        Each job loses one lease, even if a heartbeat of its worker comes between the expiry and the reaper.
+        """
+        attempts = {job_id: self.job(job_id).attempt for job_id in job_ids}
+
+        def are_taken() -> bool:
+            jobs = [self.job(job_id) for job_id in job_ids]
+            left = [job.id for job in jobs if job.state is State.RUNNING and job.attempt == attempts[job.id]]
+            if left:
+                self.expire_leases(*left)
+                self.store.reap("the test", period=0.0)
+            return not left
+
+        self.wait(are_taken, "the leases are taken away")
+
+    def expire_leases(self, *job_ids: str) -> None:
+        """Leave the rest to a reaper. For jobs whose worker sends no heartbeats any more."""
+        named = ", ".join(f"'{job_id}'" for job_id in job_ids)
+        update = "UPDATE holdfast_jobs SET lease_expires_at = '2000-01-01T00:00:00.000000Z'"
+        query(self.url, f"{update} WHERE state = 'running' AND id IN ({named})")
+
+    def wait_for_heartbeats(self, job_id: str, count: int = 1) -> None:
+        """Until the lease of a running job has been renewed this many times."""
+        for _ in range(count):
+            before = self.job(job_id).heartbeat_at
+            self.wait(lambda before=before: self.job(job_id).heartbeat_at != before, "the lease is renewed")  # type: ignore[misc]
 
     def wait_for_refusals(self, job_id: str) -> list[Refusal]:
         self.wait(lambda: bool(self.store.refusals(job_id)), "something about the job is refused")

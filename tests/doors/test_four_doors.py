@@ -20,6 +20,7 @@ from rq import Queue
 from holdfast.throwaway.process import free_port
 from holdfast.throwaway.valkey import ValkeyServer
 from tests.chaos.databases import query
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.worker.site import Site, WorkerProcess
 
 DOORS = ("database", "http", "redis", "rq")
@@ -58,7 +59,7 @@ class Doors:
 
     def _ready(self) -> bool:
         try:
-            return httpx.get(f"http://127.0.0.1:{self._port}/readyz").status_code == 200
+            return httpx.get(f"http://127.0.0.1:{self._port}/readyz", timeout=DEADLINE_SECONDS).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -146,7 +147,7 @@ def drain_through_all_four(site: Site, valkey: ValkeyServer, count: int) -> None
     with backlog(site, valkey, count):
         doors = Doors(site, valkey, lease="60")
         workers = [doors.open(door) for door in DOORS]
-        site.wait(lambda: at_least(site, count), "the backlog is drained", timeout=90 + count / 10)
+        site.wait(lambda: at_least(site, count), "the backlog is drained", timeout=DEADLINE_SECONDS + count / 5)
         assert all(worker.running for worker in workers)
         shares = doors.shares()
         print(shares)
@@ -166,7 +167,7 @@ def test_the_same_while_each_is_killed_again_and_again(site: Site, valkey: Valke
         killed: Counter[str] = Counter()
         while (done := site.counts().get("succeeded", 0)) < count:
             next_kill = min(done + chance.randint(1, 80), count)
-            site.wait(partial(at_least, site, next_kill), "more of the backlog is done", timeout=120)
+            site.wait(partial(at_least, site, next_kill), "more of the backlog is done")
             door = chance.choice(DOORS)
             workers[door].kill()
             killed[door] += 1

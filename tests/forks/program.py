@@ -25,7 +25,7 @@ from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.job import NewJob
 from holdfast.stores.statements.words import Statement
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 JOBS = 20
 READS = 40
 THREADS = 3

@@ -15,7 +15,7 @@ TASKS = """
             return f"{type(error).__name__}: {error}"
         return "" if found == job_id else "another job's row"
 
-    @app.task(timeout=120)
+    @app.task
     def fork(ids: list[str]) -> dict:
         problems = set()
         def read_all():
@@ -33,7 +33,7 @@ TASKS = """
         for thread in threads:
             thread.start()
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            problems.update(pool.map_async(read, ids * 10, chunksize=1).get(60))
+            problems.update(pool.map_async(read, ids * 10, chunksize=1).get(120))
         if os.fork() == 0:
             print("printed by a child")
             sys.exit(len(read(ids[0])))
@@ -43,7 +43,7 @@ TASKS = """
             thread.join()
         return {"runner": os.getpid(), "problems": sorted(problems - {"", "0"})}
 
-    @app.task(timeout=60)
+    @app.task
     def read_and_enqueue(ids: list[str]) -> dict:
         more = app.store.enqueue(NewJob(task="noop"))
         problems = {read(job_id) for job_id in [*ids, more.id]}
@@ -57,9 +57,9 @@ TASKS = """
 
 def fork_and_run_later_job(site: Site) -> None:
     ids = site.enqueue_many("noop", 10)
-    first = site.wait_for_state(site.enqueue("fork", {"ids": ids}), State.SUCCEEDED, State.FAILED, timeout=120.0)
+    first = site.wait_for_state(site.enqueue("fork", {"ids": ids}), State.SUCCEEDED, State.FAILED)
     later = site.enqueue("read_and_enqueue", {"ids": ids})
-    second = site.wait_for_state(later, State.SUCCEEDED, State.FAILED, timeout=120.0)
+    second = site.wait_for_state(later, State.SUCCEEDED, State.FAILED)
     assert first.state is second.state is State.SUCCEEDED, (first, second)
     assert first.result is not None
     assert second.result is not None

@@ -24,13 +24,12 @@ from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.sql import open_store
 from tests.forks.child import in_child
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 from tests.transports.conftest import Ears, ears
 from tests.transports.streaming import Fleet
 
 __all__ = ["ears"]
 
-DEADLINE_SECONDS = 60.0
 JOB = NewJob(task="noop")
 
 
@@ -64,7 +63,7 @@ def within_deadline(act: Callable[[], object]) -> bool:
     done: list[object] = []
     thread = threading.Thread(target=lambda: done.append(act()), daemon=True)
     thread.start()
-    thread.join(DEADLINE_SECONDS / 4)
+    thread.join(DEADLINE_SECONDS)
     return bool(done and done[0])
 
 
@@ -75,7 +74,7 @@ def has_thread(name: str) -> bool:
 def test_child_that_is_forked_during_notification_sends_its_own(postgres_url: str, ears: Ears) -> None:
     with closing(open_store(postgres_url)) as store:
         store.enqueue(JOB)
-        wait_until(lambda: ears.rung > 0, what="a notification of the parent", timeout=DEADLINE_SECONDS)
+        wait_until(lambda: ears.rung > 0, what="a notification of the parent")
         heard = ears.rung
         notifier: Any = store._claimable.__self__  # type: ignore[attr-defined]
         with held_by_another_thread(notifier._changed):
@@ -86,7 +85,7 @@ def test_child_that_is_forked_during_notification_sends_its_own(postgres_url: st
                 return True
 
             assert in_child(lambda: within_deadline(enqueue))
-        wait_until(lambda: ears.rung > heard, what="a notification of the child", timeout=DEADLINE_SECONDS)
+        wait_until(lambda: ears.rung > heard, what="a notification of the child")
 
 
 def test_forked_child_starts_its_own_watchdog_at_its_first_connection(postgres_url: str) -> None:
@@ -160,7 +159,7 @@ def test_thread_that_waits_for_end_of_fork_leaves_no_connection_behind(tmp_path:
         waiting = threading.Thread(target=read)
         gate.close()
         waiting.start()
-        wait_until(lambda: bool(gate._changed._waiters), what="a thread waits", timeout=DEADLINE_SECONDS)  # type: ignore[attr-defined]
+        wait_until(lambda: bool(gate._changed._waiters), what="a thread waits")  # type: ignore[attr-defined]
         database._before_fork()
         gate.open()
         waiting.join()

@@ -45,7 +45,6 @@ def run_contract(servers: Mapping[str, str], *files: Path, way: str = "--through
     return int(last.split(" passed")[0].split()[-1])
 
 
-@pytest.mark.timeout(400)
 def test_the_life_of_a_job_through_pgbouncer(servers: Mapping[str, str]) -> None:
     assert run_contract(servers, *(CONTRACT / f"test_{name}.py" for name in REPRESENTATIVE)) >= 90
 

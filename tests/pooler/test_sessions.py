@@ -79,7 +79,7 @@ def test_no_setting_no_statement_and_no_listener_stays_behind(ways: Ways, store:
     work(store, 12)
     listener = Listener(libpq_url(ways.pooled), lambda: None)
     listener.start()
-    wait_until(lambda: listener.status == "degraded", what="it knows that it is deaf", timeout=10)
+    wait_until(lambda: listener.status == "degraded", what="it knows that it is deaf")
     listener.close()
     assert set(sessions(ways.pooled, "current_setting('jit')").values()) == {"on"}
     assert set(sessions(ways.pooled, "SELECT count(*) FROM pg_prepared_statements").values()) == {"0"}
@@ -90,7 +90,7 @@ def test_no_setting_no_statement_and_no_listener_stays_behind(ways: Ways, store:
 def test_a_claim_is_not_compiled_although_the_server_compiles_everything(ways: Ways, limited: bool) -> None:
     """The server is told to compile whatever costs anything, and to write down what it compiled."""
     name = ways.direct.rpartition("/")[2]
-    for setting in ("jit = on", "jit_above_cost = 0", "statement_timeout = '5s'"):
+    for setting in ("jit = on", "jit_above_cost = 0", "statement_timeout = '120s'"):
         query(ways.direct, f'ALTER DATABASE "{name}" SET {setting}')
     store = open_store(ways.pooled)
     if limited:
@@ -135,9 +135,16 @@ def test_a_client_that_gives_up_costs_only_itself(ways: Ways, pgbouncer: Pgbounc
     """The watchdog shuts the socket of a verb that waits for too long; the others do not notice."""
     impatient = open_postgres(ways.pooled, timeout_seconds=2)
     with pytest.raises(StoreUnavailable), impatient.statement() as transaction:
-        transaction.cursor.execute("SELECT pg_sleep(30)")
-    with impatient.statement() as transaction:
-        assert transaction.cursor.execute("SELECT 1").fetchone() == (1,)
+        transaction.cursor.execute("SELECT pg_sleep(600)")
+
+    def works_again() -> bool:
+        try:
+            with impatient.statement() as transaction:
+                return transaction.cursor.execute("SELECT 1").fetchone() == (1,)
+        except StoreUnavailable:  # this may take two seconds on a busy machine
+            return False
+
+    wait_until(works_again, what="its next statement is answered")
     impatient.close()
     assert pgbouncer.admin("SHOW VERSION")
 

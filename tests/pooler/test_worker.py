@@ -9,6 +9,7 @@ from tests.acceptance.command_line import InProcess
 from tests.chaos.databases import query
 from tests.pooler.conftest import Ways
 from tests.servers.pgbouncer import POOL_SIZE, PgbouncerEndpoint
+from tests.worker.lease_clock import LeaseClock
 from tests.worker.site import Site
 
 JOBS = 400
@@ -36,12 +37,17 @@ def test_a_worker_drains_through_the_pooler_alone(site: Site, ways: Ways) -> Non
 
 
 def test_with_a_url_of_its_own_the_listener_hears_what_is_sent_through_the_pooler(site: Site, ways: Ways) -> None:
+    """The worker's clock stands still, so that no poll comes due: only a notification starts a job."""
     site.tasks(TASKS)
-    worker = site.worker("--processes", "1", POLL_INTERVAL="30", HOLDFAST_LISTEN_URL=ways.direct)
+    clock = LeaseClock(site.folder / "clock")
+    listen = {"POLL_INTERVAL": "3600", "HOLDFAST_LISTEN_URL": ways.direct}
+    worker = site.worker("--processes", "1", program=clock.program, **listen)
     worker.wait_for_log("wake-ups are listening")
-    site.wait(lambda: worker.text().count('"after": "idle"') >= 5, "polls have become rare")
+    worker.wait_for_log('"after": "idle"')
+    clock.freeze()
     site.enqueue_many("work", 20)
-    site.wait_for_counts(20, succeeded=20)
+    clock.advance(0.06)  # for a worker that rests after it was woken for nothing; no poll comes so soon
+    site.wait_for_counts(succeeded=20)
     assert "wake-ups are degraded" not in worker.text()
     assert worker.stop() == 0
 

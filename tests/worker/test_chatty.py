@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import psutil
 import pytest
@@ -15,7 +14,9 @@ import pytest
 from holdfast.domain.lifecycle import State
 from holdfast.domain.logs import LogLine
 from holdfast.domain.retry import RetryPolicy
+from holdfast.worker.job_logs import BACKLOG_EVERY_SECONDS
 from tests.chaos.databases import query
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.worker.site import Site
 
 CAP = 10_000
@@ -34,7 +35,8 @@ def neighbour(ctx: Context):
         ctx.progress(time.time())
         time.sleep(0.05)
 """
-# Eleven batches of a thousand lines, and single ones while the backlog is built up and at its end.
+# Eleven batches of a thousand lines, and some at the end. A job that talks slowly causes smaller batches as well, at
+# most as many as may be sent in its time.
 MOST_STATEMENTS = 30
 MOST_MEGABYTES = 60.0
 
@@ -43,16 +45,24 @@ def supervisor_memory(pid: int) -> float:
     return float(psutil.Process(pid).memory_info().rss) / 1024 / 1024
 
 
-def talk(site: Site, lines: int, by: str, timeout: float) -> None:
+def talk(site: Site, lines: int, by: str) -> None:
     site.tasks(TASKS)
-    # So short a lease that heartbeats have to come through all the time.
-    worker = site.worker("--processes", "2", LEASE_SECONDS="3")
+    worker = site.worker("--processes", "2", "--heartbeat", "0.2s")
     neighbour = site.enqueue("neighbour")
     site.wait_for_state(neighbour, State.RUNNING)
     site.wait(lambda: site.job(neighbour).progress is not None, "the neighbour's progress is stored")
     before = supervisor_memory(worker.pid)
     job_id = site.enqueue("chatty", {"lines": lines, "by": by})
-    site.wait_for_state(job_id, State.SUCCEEDED, timeout=timeout)
+    renewed = set()
+
+    def has_talked() -> bool:
+        job = site.job(job_id)
+        if job.state is State.RUNNING:
+            renewed.add(site.job(neighbour).heartbeat_at)
+        return job.state is State.SUCCEEDED
+
+    site.wait(has_talked, "it has said everything", timeout=3 * DEADLINE_SECONDS)
+    assert len(renewed) > 1, "the neighbour's lease was not renewed meanwhile"
     site.wait(lambda: site.store.count_logs(job_id) == CAP + 1, "the log is stored to its end")
     grown = supervisor_memory(worker.pid) - before
     site.tell("over")
@@ -67,7 +77,8 @@ def talk(site: Site, lines: int, by: str, timeout: float) -> None:
     [attempt] = site.store.attempts(job_id)
     print(f"{lines:,} lines by {by}: {attempt.duration_ms} ms, {attempt.cpu_ms} ms of it CPU,", end=" ")
     print(f"{appended} statements, the supervisor grew by {grown:.0f} MB")
-    assert 0 < appended <= MOST_STATEMENTS
+    assert attempt.duration_ms is not None
+    assert 0 < appended <= MOST_STATEMENTS + attempt.duration_ms / 1000 / BACKLOG_EVERY_SECONDS
     assert grown < MOST_MEGABYTES
     assert site.event_names(neighbour) == ["enqueued", "claimed", "succeeded"]
     assert site.count_events("lease_lost") == 0
@@ -83,13 +94,13 @@ def pages(site: Site, job_id: str) -> Iterator[LogLine]:
 
 @pytest.mark.parametrize("by", ["print", "log"])
 def test_many_lines_are_capped_and_cost_the_store_and_the_neighbours_little(postgres_site: Site, by: str) -> None:
-    talk(postgres_site, 200_000, by, 60)
+    talk(postgres_site, 200_000, by)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("by", ["print", "log"])
 def test_a_million_lines_are_capped_and_cost_the_store_and_the_neighbours_little(postgres_site: Site, by: str) -> None:
-    talk(postgres_site, 1_000_000, by, 300)
+    talk(postgres_site, 1_000_000, by)
 
 
 # followers
@@ -119,19 +130,16 @@ def talk(ctx: Context):
         while not (Path(f"heard-{number}").exists() and Path(f"done-{number + 1}").exists()): time.sleep(0.01)
     if ctx.attempt == 1: raise ValueError("once more")
 """
-# The bound is two seconds. A machine that is busy with other tests may be slower; one that sends lines only with the
-# next full batch, or at the end of the job, never gets here at all.
-GENEROUS_SECONDS = 10.0
 
 
 def test_a_follower_hears_every_line_as_it_is_said_and_the_end(site: Site) -> None:
-    """Each line is said after the one before it was heard; its own time tells how long it took to get here."""
+    """Each line is said after the one before it was heard: none waits for a full batch, or for the end of the job."""
     site.tasks(FOLLOWED)
     job_id = site.enqueue("talk", max_attempts=2, retry=RetryPolicy("fixed", base=0.0, jitter=0.0))
     with follower(site, job_id, "--json") as process:
         worker = site.worker("--processes", "1")
         assert process.stdout is not None
-        events, late = [], []
+        events = []
         for text in process.stdout:
             event = json.loads(text)
             events.append(event)
@@ -139,14 +147,11 @@ def test_a_follower_hears_every_line_as_it_is_said_and_the_end(site: Site) -> No
                 site.tell(f"done-{event['progress']['done']}")
             if event["event"] != "log" or not event["message"].startswith("said"):
                 continue
-            late.append((datetime.now(UTC) - datetime.fromisoformat(event["at"])).total_seconds())
             site.tell(f"heard-{event['message'].split()[1]}")
-        assert process.wait(10) == 0
-    print("seconds from said to heard:", " ".join(f"{seconds:.2f}" for seconds in late))
+        assert process.wait(DEADLINE_SECONDS) == 0
     assert worker.stop() == 0
     lines = [(event["attempt"], event["message"]) for event in events if event["event"] == "log"]
     assert lines == [*((1, f"said {number} of attempt 1") for number in range(3)), (2, "said 0 of attempt 2")]
-    assert max(late) < GENEROUS_SECONDS
     heard = [event["progress"]["done"] for event in events if event["event"] == "progress"]
     assert heard[:3] == [1, 2, 3]
     assert (events[-1]["event"], events[-1]["state"], events[-1]["attempt"]) == ("ended", "succeeded", 2)

@@ -4,7 +4,8 @@ import pytest
 
 from holdfast.domain.job import Job
 from holdfast.domain.lifecycle import State
-from tests.chaos.databases import conninfo, query
+from tests.chaos.databases import MovableClock, conninfo, query
+from tests.worker.lease_clock import LeaseClock
 from tests.worker.notes import NOTE, notes
 from tests.worker.site import Site
 
@@ -64,13 +65,13 @@ def holds_it_open(ctx: Context):
         mine.execute(insert())
         ctx.complete_in(mine, "at last")
         note("open")
-        while len(Path(__file__).with_name("notes.txt").read_text().split("finished")) < 3:
+        while not Path(__file__).with_name("go").exists():
             time.sleep(0.02)
 
 @app.task
 def neighbour():
-    time.sleep(4.2)
-    note("finished")
+    while not Path(__file__).with_name("go").exists():
+        time.sleep(0.02)
 """
 )
 
@@ -114,9 +115,7 @@ def test_lease_lost_before_complete_in_raises_and_leaves_nothing_behind(site: Si
     job = site.enqueue("outlived")
     site.worker("--processes", "2")
     site.wait(lambda: len(notes(site, "started")) == 1, "the task has started")
-    query(site.url, "UPDATE holdfast_jobs SET lease_expires_at = holdfast_now() - interval '1 hour'")
-    # One pass a period by whoever comes first; this one does not wait for the worker's.
-    site.wait(lambda: bool(site.store.reap("the test", period=0.01).settled), "the lease is taken away")
+    site.take_leases(job)
     site.wait_for_state(job, State.SUCCEEDED)  # by the second attempt, while the first still runs
     (site.folder / "go").write_text("go")
     site.wait(lambda: len(notes(site, "lost")) == 1, "the first attempt is told")
@@ -126,10 +125,21 @@ def test_lease_lost_before_complete_in_raises_and_leaves_nothing_behind(site: Si
 
 
 def test_open_transaction_of_more_than_two_leases_disturbs_no_neighbour(site: Site) -> None:
-    holding = site.enqueue("holds_it_open", lease_seconds=2.0)
-    worker = site.worker("--processes", "3", LEASE_SECONDS="2")
+    """Two leases pass on the clocks of the store and of the worker, a sixth of a lease at a time."""
+    clock, store_clock = LeaseClock(site.folder / "clock"), MovableClock(site.url)
+    holding = site.enqueue("holds_it_open")
+    worker = site.worker("--processes", "3", "--heartbeat", "0.2s", program=clock.program)
     site.wait(lambda: len(notes(site, "open")) == 1, "the transaction is open")
-    neighbours = [site.enqueue("neighbour", lease_seconds=2.0) for _ in range(2)]
+    neighbours = [site.enqueue("neighbour") for _ in range(2)]
+    for job in neighbours:
+        site.wait_for_state(job, State.RUNNING)
+    for _ in range(13):
+        store_clock.advance(10.0)
+        clock.advance(10.0)
+        for job in neighbours:
+            site.wait_for_heartbeats(job)
+    store_clock.store.close()
+    (site.folder / "go").write_text("go")
     site.wait_for_counts(succeeded=3)
     for job in (holding, *neighbours):
         assert site.event_names(job) == ["enqueued", "claimed", "succeeded"]

@@ -53,7 +53,7 @@ def test_worker_and_control_plane_run_with_the_documented_grants(worker_url: str
         fleet.enqueue("work", queue="direct")
         client = open_control_plane(plane.url, fleet.token)
         client.enqueue(NewJob(task="work", queue="remote"))
-        fleet.wait_for_counts(timeout=60, succeeded=2)
+        fleet.wait_for_counts(succeeded=2)
         client.close()
         for process in (direct, remote):
             assert process.stop() == 0, process.text()

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.domain.lifecycle import State
 from holdfast.throwaway.process import free_port
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.worker.site import Site
 
 TASKS = """
@@ -39,7 +40,7 @@ class Probe:
     def get(self, path: str) -> tuple[int, str]:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(f"http://{self.address}{path}", timeout=5) as answer:
+            with opener.open(f"http://{self.address}{path}", timeout=DEADLINE_SECONDS) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -112,7 +113,7 @@ def test_systemd_is_told_when_the_worker_is_ready_and_when_it_stops(sqlite_site:
     address = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(address))
-        systemd.settimeout(20)
+        systemd.settimeout(DEADLINE_SECONDS)
         worker = site.worker("--processes", "1", NOTIFY_SOCKET=str(address), WATCHDOG_USEC="400000")
         told = ""
         while "READY=1" not in told or "WATCHDOG=1" not in told:

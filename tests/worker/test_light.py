@@ -8,7 +8,7 @@ import psutil
 
 from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 from tests.worker.site import Site
 
 MIB = 1024 * 1024
@@ -47,7 +47,7 @@ def supervisor_modules(site: Site, *flags: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=DEADLINE_SECONDS,
     )
     code, modules = json.loads(done.stdout.splitlines()[-1])
     assert code == 0, done.stderr
@@ -81,13 +81,12 @@ def test_a_supervisor_loads_its_store_and_nothing_for_people_or_pages(site: Site
 def test_a_supervisor_and_two_runners_stay_below_150_mib(site: Site) -> None:
     (site.folder / "tasks.py").write_text(TASKS)
     worker = site.worker("--processes", "2", log_level="info")
-    wait_until(lambda: len(worker.runners()) == 2, what="both runners have started", timeout=60)
+    wait_until(lambda: len(worker.runners()) == 2, what="both runners have started")
     jobs = site.store.enqueue_many([NewJob(task="loaded", payload={"number": number}) for number in range(100)])
     last = jobs[-1].id
     wait_until(
         lambda: site.store.job(last).state is State.SUCCEEDED and not site.store.jobs(states=(State.PENDING,)).items,
         what="every job has run",
-        timeout=60,
     )
 
     everybody = [psutil.Process(worker.pid), *worker.runners()]

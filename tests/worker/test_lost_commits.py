@@ -10,6 +10,7 @@ from holdfast.domain.lifecycle import State
 from holdfast.stores import guards
 from tests.remote.conftest import fleet
 from tests.remote.fleet import Fleet
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.worker.site import Site
 
 __all__ = ["fleet"]
@@ -45,7 +46,7 @@ def lose_claim(site: Site, job_id: str) -> None:
             for statement in statements:
                 connection.execute(statement)
         return
-    file = sqlite3.connect(str(make_url(site.url).database), isolation_level=None, timeout=30)
+    file = sqlite3.connect(str(make_url(site.url).database), isolation_level=None, timeout=DEADLINE_SECONDS)
     triggers = file.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
     for statement in (
         "BEGIN IMMEDIATE",
@@ -64,7 +65,7 @@ def check_second_execution_counts(site: Site, job_id: str) -> None:
     site.enqueue("nothing")  # wakes the worker
     site.wait(lambda: len(site.wait_for_pids("executions")) == 2, "the same worker runs the attempt again")
     site.tell("end-1")
-    site.wait_gone([first], "the first execution is killed", timeout=30.0)
+    site.wait_gone([first], "the first execution is killed")
     assert site.job(job_id).state is State.RUNNING, "the result of the first execution was recorded"
     site.tell("end-2")
     job = site.wait_for_state(job_id, State.SUCCEEDED)

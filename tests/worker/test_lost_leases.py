@@ -1,7 +1,6 @@
 """A store that does not answer: nothing runs on under a lease that may be over, and an outage charges nothing."""
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,11 +8,13 @@ from sqlalchemy import make_url
 
 from holdfast.domain.answers import Verb
 from holdfast.domain.lifecycle import State
+from holdfast.domain.timing import kill_margin
 from tests.chaos.proxy import ForgetfulProxy
-from tests.servers.waiting import gone
-from tests.worker.site import Site, seconds
+from tests.servers.waiting import DEADLINE_SECONDS, gone
+from tests.worker.lease_clock import LeaseClock
+from tests.worker.site import Site
 
-LEASE = 2.0
+LEASE = 600.0
 TASKS = """
     def wait_until_told():
         while not Path("go").exists():
@@ -52,7 +53,7 @@ def outage_of(site: Site) -> Iterator[Outage]:
         with ForgetfulProxy(site.url) as proxy:
             yield Outage(proxy.url, proxy.become_a_black_hole, proxy.forward_again)
         return
-    lock = sqlite3.connect(str(make_url(site.url).database), isolation_level=None, timeout=5)
+    lock = sqlite3.connect(str(make_url(site.url).database), isolation_level=None, timeout=DEADLINE_SECONDS)
     try:
         yield Outage(site.url, lambda: _execute(lock, "BEGIN IMMEDIATE"), lambda: _execute(lock, "ROLLBACK"))
     finally:
@@ -66,17 +67,20 @@ def _execute(connection: sqlite3.Connection, statement: str) -> None:
 def test_without_an_answer_the_runner_is_killed_before_the_lease_is_over_and_the_job_released(site: Site) -> None:
     """A task that may run twice at the same time goes on, and if nobody took the job, it succeeds as if nothing was."""
     site.tasks(TASKS)
+    clock = LeaseClock(site.folder / "clock")
     careful, bold = site.enqueue("careful", lease_seconds=LEASE), site.enqueue("bold", lease_seconds=LEASE)
     with outage_of(site) as outage:
-        site.worker("--processes", "2", url=outage.url, LEASE_SECONDS=str(LEASE))
+        site.worker("--processes", "2", "--heartbeat", "0.2s", url=outage.url, program=clock.program)
         [runner], [bold_runner] = site.wait_for_pids("careful"), site.wait_for_pids("bold-1")
+        site.wait_for_heartbeats(careful)
+        clock.freeze()
         outage.begin()
-        # The last heartbeat that succeeded was sent before this moment, so that the lease is over by then.
-        over = seconds() + LEASE
-        site.wait_gone([runner], "the runner is killed before its lease is over", over - seconds())
-        wait_until_time(over)
-        assert not gone(bold_runner)
+        # No heartbeat was sent after this moment, so that the lease is over a whole lease later.
+        clock.advance(LEASE - kill_margin(LEASE) / 2)
+        site.wait_gone([runner], "the runner is killed before its lease is over")
+        clock.advance(kill_margin(LEASE))
         assert site.job(careful).state is State.RUNNING, "nobody could be told yet"
+        clock.run_on()
         outage.end()
         released = site.wait_for_event(careful, "released")
         assert "lease" in str(released.detail)
@@ -94,22 +98,21 @@ def test_without_an_answer_the_runner_is_killed_before_the_lease_is_over_and_the
 def test_a_worker_that_only_itself_is_cut_off_from_the_store_is_refused_when_it_comes_back(postgres_site: Site) -> None:
     site = postgres_site
     site.tasks(TASKS)
+    clock = LeaseClock(site.folder / "clock")
     careful, bold = site.enqueue("careful", lease_seconds=LEASE), site.enqueue("bold", lease_seconds=LEASE)
     with ForgetfulProxy(site.url) as proxy:
-        site.worker("--processes", "2", url=proxy.url, LEASE_SECONDS=str(LEASE))
+        site.worker("--processes", "2", url=proxy.url, program=clock.program)
         [runner], [bold_runner] = site.wait_for_pids("careful"), site.wait_for_pids("bold-1")
-        site.worker("--processes", "2", LEASE_SECONDS=str(LEASE)).wait_for_log('"after": "idle"')
         proxy.become_a_black_hole()
+        clock.advance(LEASE)
+        site.wait_gone([runner], "the runner is killed")
+        site.take_leases(careful, bold)
+        site.worker("--processes", "2")
         for job_id in (careful, bold):
             assert site.wait_for_state(job_id, State.SUCCEEDED).result == 2
-        assert gone(runner)
         assert not gone(bold_runner)
         proxy.forward_again()
         site.tell("go")
         for job_id in (careful, bold):
             assert {refused.attempt for refused in site.wait_for_refusals(job_id)} == {1}
             assert site.event_names(job_id) == ["enqueued", "claimed", "lease_lost", "claimed", "succeeded"]
-
-
-def wait_until_time(moment: float) -> None:
-    threading.Event().wait(max(0.0, moment - seconds()))

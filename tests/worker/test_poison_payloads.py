@@ -17,6 +17,7 @@ from tests.remote.conftest import fleet
 from tests.remote.fleet import Fleet
 from tests.rq.station import Station
 from tests.serve.grounds import new_token
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.worker.site import Site
 
 __all__ = ["fleet"]
@@ -56,7 +57,7 @@ def poison(site: Site, *tasks: str) -> list[str]:
 
 
 def check_failed_alone(site: Site, bad: list[str], good: list[str]) -> None:
-    site.wait_for_counts(failed=len(bad), succeeded=len(good), timeout=60.0)
+    site.wait_for_counts(failed=len(bad), succeeded=len(good))
     for job_id in bad:
         job = site.job(job_id)
         assert (job.last_error or {})["code"] == "invalid_arguments"
@@ -83,14 +84,17 @@ def test_poison_payload_fails_only_its_own_job_over_http(fleet: Fleet) -> None:
     plane = fleet.plane()
     claim = {"worker_id": "raw", "limit": 4, "streams": ["default"], "tasks": ["function"]}
     headers = {"Authorization": f"Bearer {fleet.token}"}
-    answer = httpx.post(f"{plane.url}/internal/worker/claim", json=claim, headers=headers)
+    answer = httpx.post(f"{plane.url}/internal/worker/claim", json=claim, headers=headers, timeout=DEADLINE_SECONDS)
     assert answer.status_code == 200, answer.text
     claimed = [job["job_id"] for job in answer.json()["jobs"]]
     assert set(claimed) <= set(good)
     for job in answer.json()["jobs"]:
         lease = {name: job[name] for name in ("job_id", "attempt_id", "lease_token")}
         done = httpx.post(
-            f"{plane.url}/internal/worker/complete", json={"worker_id": "raw", "result": None, **lease}, headers=headers
+            f"{plane.url}/internal/worker/complete",
+            json={"worker_id": "raw", "result": None, **lease},
+            headers=headers,
+            timeout=DEADLINE_SECONDS,
         )
         assert done.status_code == 200, done.text
     fleet.remote_worker(plane.url)
@@ -145,7 +149,7 @@ def test_payload_that_is_not_utf8_fails_only_its_own_job(sqlite_site: Site) -> N
     query(sqlite_site.url, f"INSERT INTO holdfast_jobs (id, task, payload) VALUES ({values})")
     good += sqlite_site.enqueue_many("function", 3)
     assert "undecodable" in sqlite_site.job(bad).payload
-    sqlite_site.drain("--processes", "1", timeout=120.0)
+    sqlite_site.drain("--processes", "1")
     check_failed_alone(sqlite_site, [bad], good)
 
 
@@ -157,7 +161,7 @@ def test_blob_in_column_of_text_stops_no_other_job(sqlite_site: Site) -> None:
     values = f"'{blob}', 'function', X'{payload}', X'ff'"
     query(sqlite_site.url, f"INSERT INTO holdfast_jobs (id, task, payload, traceparent) VALUES ({values})")
     assert sqlite_site.job(blob).payload == {"a": 1}
-    sqlite_site.drain("--processes", "1", timeout=120.0)
+    sqlite_site.drain("--processes", "1")
     assert {sqlite_site.job(job_id).state for job_id in [*good, blob]} == {State.SUCCEEDED}
     run = InProcess(sqlite_site.folder, sqlite_site.url)
     assert len(run("jobs", "list", "--json").succeeded().document["jobs"]) == 4
@@ -169,17 +173,17 @@ def test_poison_payload_hides_no_job_from_readers(fleet: Fleet) -> None:
     plane = fleet.plane()
     token = new_token(fleet.store, "viewer")
     headers = {"Authorization": f"Bearer {token}"}
-    listed = httpx.get(f"{plane.url}/api/v1/jobs", headers=headers, params={"limit": 100})
+    listed = httpx.get(f"{plane.url}/api/v1/jobs", headers=headers, params={"limit": 100}, timeout=DEADLINE_SECONDS)
     assert {job["id"] for job in listed.json()["jobs"]} == {good, *bad}
     run = InProcess(fleet.folder, fleet.url)
     assert len(run("jobs", "list", "--json").succeeded().document["jobs"]) == len(bad) + 1
     for job_id in bad:
-        shown = httpx.get(f"{plane.url}/api/v1/jobs/{job_id}", headers=headers)
+        shown = httpx.get(f"{plane.url}/api/v1/jobs/{job_id}", headers=headers, timeout=DEADLINE_SECONDS)
         assert "undecodable" in shown.json()["payload"], shown.text
         assert "undecodable" in json.dumps(run("jobs", "show", job_id, "--json").succeeded().document)
         with pytest.raises(InvalidInput, match="payload"):
             fleet.store.replay(job_id)
-    with httpx.Client(base_url=plane.url, follow_redirects=True) as browser:
+    with httpx.Client(base_url=plane.url, follow_redirects=True, timeout=DEADLINE_SECONDS) as browser:
         signed = browser.post("/sign-in", data={"token": token})
         assert signed.status_code == 200, signed.text
         for path in ("/jobs", *(f"/jobs/{job_id}" for job_id in bad)):

@@ -13,9 +13,11 @@ from holdfast.domain.lifecycle import State
 from holdfast.maintenance.collecting import GRACE_SECONDS
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.start import Worker
-from tests.chaos.databases import conninfo, query
+from tests.chaos.databases import conninfo
+from tests.worker.lease_clock import LeaseClock
 from tests.worker.site import Site
 
+LIMIT = 6000.0
 TASKS = """
     import hashlib, resource
 
@@ -39,10 +41,11 @@ TASKS = """
         ctx.save("page.html", "<p>again")
         raise ValueError("unexpected page")
 
-    @app.task(timeout=1, max_attempts=1)
+    @app.task(max_attempts=1)
     def never_ends(ctx: Context):
         ctx.save("page.html", "<p>")
-        time.sleep(60)
+        print("saved", flush=True)
+        time.sleep(600)
 
     @app.task(max_crashes=1)
     def dies(ctx: Context):
@@ -82,9 +85,14 @@ def test_results_too_large_for_a_row_are_files(site: Site) -> None:
     jobs = {size: site.enqueue("big", {"size": size}) for size in (INLINE_RESULT_BYTES - 2, 300_000, 20_000_000)}
     coroutine, program = site.enqueue("abig", {"size": 300_000}), site.enqueue("program")
     binary, fails = site.enqueue("binary"), site.enqueue("fails", max_attempts=1)
-    never_ends = site.enqueue("never_ends", max_attempts=1, timeout_seconds=1)
+    never_ends = site.enqueue("never_ends", max_attempts=1, timeout_seconds=LIMIT, lease_seconds=2 * LIMIT)
     dies, again = site.enqueue("dies", max_crashes=1), site.enqueue("dies_while_it_saves_again", max_crashes=1)
-    site.drain("--processes", "2")
+    clock = LeaseClock(site.folder / "clock")
+    worker = site.worker("--drain", "--processes", "2", program=clock.program)
+    site.wait_for_counts(running=1, succeeded=6, failed=3)
+    site.wait(lambda: site.store.count_logs(never_ends) > 0, "the worker knows that it runs")
+    clock.advance(LIMIT)
+    assert worker.wait() == 0
     app = on(site)
     for size, job_id in jobs.items():
         assert app.handle(job_id).result() == "x" * size
@@ -165,8 +173,7 @@ def test_who_has_lost_its_lease_writes_beside_its_successor(sqlite_site: Site) -
     job_id = site.enqueue("save")
     worker = site.worker("--processes", "2")
     site.wait_for_file("started")
-    query(site.url, "UPDATE holdfast_jobs SET lease_expires_at = '2000-01-01T00:00:00.000000Z'")
-    site.wait(lambda: bool(site.store.reap("the test", period=0.01).settled), "the lease is taken away")
+    site.take_leases(job_id)
     site.wait_for_state(job_id, State.SUCCEEDED)
     site.tell("go")
     site.wait_for_file("late")

@@ -13,6 +13,8 @@ import psutil
 import pytest
 
 from holdfast.domain.lifecycle import State
+from tests.servers.waiting import DEADLINE_SECONDS
+from tests.worker.lease_clock import LeaseClock
 from tests.worker.site import Site
 
 
@@ -20,20 +22,30 @@ def test_progress_that_cannot_be_stored_costs_nobody_a_lease(sqlite_site: Site) 
     """One heartbeat carries the progress of all jobs; one job that says too much must not make it fail."""
     site = sqlite_site
     site.tasks("""
-        @app.task(lease=3)
+        @app.task
         def noisy(ctx: Context):
-            for number in range(100):
+            number = 0
+            while not Path("over").exists():
+                number += 1
                 ctx.progress(number, note="x" * 10_000)
                 time.sleep(0.05)
 
-        @app.task(lease=3)
+        @app.task
         def neighbour():
-            time.sleep(5)
+            while not Path("over").exists():
+                time.sleep(0.02)
     """)
-    jobs = [site.enqueue(task, lease_seconds=3) for task in ("noisy", "noisy", "noisy", "neighbour")]
-    site.drain("--processes", "4", LEASE_SECONDS="3")
+    jobs = [site.enqueue(task) for task in ("noisy", "noisy", "noisy", "neighbour")]
+    worker = site.worker("--processes", "4", "--heartbeat", "0.2s")
     for job in jobs:
+        site.wait_for_state(job, State.RUNNING)
+    for job in jobs:
+        site.wait_for_heartbeats(job, 3)
+    site.tell("over")
+    for job in jobs:
+        site.wait_for_state(job, State.SUCCEEDED)
         assert site.event_names(job) == ["enqueued", "claimed", "succeeded"]
+    assert worker.running
 
 
 def test_a_runner_that_dies_of_a_signal_without_a_name_is_reported(sqlite_site: Site) -> None:
@@ -44,7 +56,7 @@ def test_a_runner_that_dies_of_a_signal_without_a_name_is_reported(sqlite_site: 
             os.kill(os.getpid(), 40)
     """)
     job = site.enqueue("strange", max_crashes=1)
-    site.drain("--processes", "1", timeout=20)
+    site.drain("--processes", "1")
     assert site.job(job).state is State.FAILED
 
 
@@ -55,16 +67,19 @@ def test_garbage_from_a_runner_ends_that_runner_only(sqlite_site: Site) -> None:
         def garbage():
             fd = int(sys.argv[sys.argv.index("--fd") + 1])
             os.write(fd, b"what is this\\n")
-            time.sleep(30)
+            time.sleep(600)
 
         @app.task
         def neighbour():
-            time.sleep(1.5)
+            while not Path("go").exists():
+                time.sleep(0.02)
     """)
     bad = site.enqueue("garbage", max_crashes=1)
     good = site.enqueue("neighbour")
-    site.drain("--processes", "2", timeout=20)
-    assert site.job(bad).state is State.FAILED
+    worker = site.worker("--drain", "--processes", "2")
+    site.wait_for_state(bad, State.FAILED)
+    site.tell("go")
+    assert worker.wait() == 0
     assert site.event_names(good) == ["enqueued", "claimed", "succeeded"]
 
 
@@ -85,30 +100,76 @@ def test_an_outcome_that_json_cannot_hold_ends_the_job(sqlite_site: Site, flags:
             raise Permanent("x" * 20_000_000)
     """)
     jobs = [site.enqueue(task) for task in ("plain", "coroutine", "large")]
-    site.drain("--processes", "1", *flags, timeout=20)
+    site.drain("--processes", "1", *flags)
     assert [site.job(job).state for job in jobs] == [State.FAILED] * 3
     assert site.charged() == (3, 0)
 
 
+LIMIT = 6000.0
+
+
 def test_the_successor_of_a_job_that_ended_in_time_is_left_alone(sqlite_site: Site) -> None:
-    """The supervisor stands still while one job ends and the next begins; then the limit of the first has passed."""
+    """The supervisor stands still while one job ends and the next begins; then the limit of the first has passed.
+
+    A job stops the supervisor when another one lies ready in its runner. If that one is given back nevertheless, the
+    supervisor goes on, and a later job tries again.
+    """
     site = sqlite_site
     site.tasks("""
-        @app.task(timeout=1)
-        def step(what: str = ""):
-            if what == "stop":
-                time.sleep(0.02)  # its start is heard, and the next one is not yet asked back
+        import threading
+        from holdfast.runners.child.inbox import Inbox
+
+        is_stopped, inboxes = threading.Event(), []
+        take_next = Inbox._next
+
+        def keep_and_take_next(self):
+            inboxes[:] = [self]
+            return take_next(self)
+
+        Inbox._next = keep_and_take_next
+
+        def resume_when_idle():
+            while is_stopped.is_set():
+                with inboxes[0]._lock:
+                    is_idle = not inboxes[0]._queue and not inboxes[0]._active
+                if is_idle:
+                    is_stopped.clear()
+                    os.kill(os.getppid(), signal.SIGCONT)
+                time.sleep(0.01)
+
+        def be_the_successor(number):
+            is_stopped.clear()
+            Path("successor").write_text(str(number))
+            while not Path("continue").exists():
+                time.sleep(0.02)
+            os.kill(os.getppid(), signal.SIGCONT)
+            while not Path("finish").exists():
+                time.sleep(0.02)
+
+        @app.task
+        def step(number: int):
+            if is_stopped.is_set():
+                be_the_successor(number)
+            elif number > 100 and not Path("successor").exists() and inboxes[0]._queue:
+                time.sleep(0.02)  # so that its start is heard
+                is_stopped.set()
                 os.kill(os.getppid(), signal.SIGSTOP)
-            if what == "continue":
-                time.sleep(1.5)
-                os.kill(os.getppid(), signal.SIGCONT)
-                time.sleep(0.5)
+                threading.Thread(target=resume_when_idle).start()
     """)
-    for what in [""] * 200 + ["stop", "continue"]:
-        site.enqueue("step", {"what": what}, timeout_seconds=1)
-    site.drain("--processes", "1", timeout=30)
+    clock = LeaseClock(site.folder / "clock")
+    jobs = [
+        site.enqueue("step", {"number": number}, timeout_seconds=LIMIT, lease_seconds=2 * LIMIT)
+        for number in range(500)
+    ]
+    worker = site.worker("--drain", "--processes", "1", "--heartbeat", "0.2s", program=clock.program)
+    successor = jobs[int(site.wait_for_file("successor").read_text())]
+    clock.advance(LIMIT)
+    site.tell("continue")
+    site.wait_for_heartbeats(successor, 2)  # limits are enforced before a heartbeat is sent
+    site.tell("finish")
+    assert worker.wait() == 0
     assert site.charged() == (0, 0)
-    assert site.counts() == {"succeeded": 202}
+    assert site.counts() == {"succeeded": len(jobs)}
 
 
 @pytest.fixture
@@ -129,6 +190,6 @@ def test_a_child_from_before_the_worker_is_not_killed(sqlite_site: Site, older_c
     """)
     site.enqueue("crash", max_crashes=1)
     worker = f"{sys.executable} -m holdfast --database {site.url} worker tasks:app --processes 1 --drain"
-    script = f"sleep 60 & echo $! > {older_child}; exec {worker}"
-    subprocess.run(["sh", "-c", script], cwd=site.folder, env=site.environment(), check=True, timeout=30)
+    script = f"sleep 600 & echo $! > {older_child}; exec {worker}"
+    subprocess.run(["sh", "-c", script], cwd=site.folder, env=site.environment(), check=True, timeout=DEADLINE_SECONDS)
     assert psutil.pid_exists(int(older_child.read_text()))

@@ -31,7 +31,7 @@ def site(sqlite_site: Site) -> Site:
 def test_app_that_cannot_be_used_ends_the_worker_with_2_and_the_reason(site: Site, source: str, reason: str) -> None:
     site.tasks(source)
     worker = site.worker("--processes", "1")
-    assert worker.wait(20) == 2, worker.text()
+    assert worker.wait() == 2, worker.text()
     last = [line for line in worker.text().splitlines() if not line.startswith("{")]
     assert reason in "\n".join(last)
     assert site.store.workers() == []
@@ -39,14 +39,14 @@ def test_app_that_cannot_be_used_ends_the_worker_with_2_and_the_reason(site: Sit
 
 def test_worker_without_an_app_ends_with_2_and_a_sentence_that_helps(site: Site) -> None:
     worker = site.start("worker")
-    assert worker.wait(20) == 2
+    assert worker.wait() == 2
     assert "Name the app: holdfast worker MODULE:APP" in worker.text()
 
 
 def test_heartbeat_that_does_not_fit_the_lease_ends_the_worker_with_2_and_the_rule(site: Site) -> None:
     site.tasks(NOTHING)
     worker = site.worker("--heartbeat", "9s", LEASE_SECONDS="10")
-    assert worker.wait(20) == 2
+    assert worker.wait() == 2
     assert "does not fit in half of a lease of 10 s" in worker.text()
     assert "Take a heartbeat of at most" in worker.text()
 
@@ -55,7 +55,7 @@ def test_files_that_could_never_be_kept_end_the_worker_with_2_and_the_way_out(si
     """The app names the place, which only a runner can know; an unknown protocol is found in the same way."""
     site.tasks("app = App(artifacts='memory://me:hunter2@jobs')\n" + NOTHING)
     worker = site.worker("--processes", "1")
-    assert worker.wait(20) == 2, worker.text()
+    assert worker.wait() == 2, worker.text()
     assert "memory://me:***@jobs: every process of a worker has a memory of its own" in worker.text()
     assert "hunter2" not in worker.text()
     assert site.store.workers() == []
@@ -69,7 +69,7 @@ def test_app_and_worker_id_come_from_the_settings_and_the_totals_are_printed(sit
     ids = []
     for _ in range(2):
         worker = site.start("worker", *flags, WORKER_ID="blue")
-        assert worker.wait(30) == 0, worker.text()
+        assert worker.wait() == 0, worker.text()
         assert "2 tasks, queues never, used" in worker.text()
         assert "6 slots for functions and commands (2 processes of 3)" in worker.text()
         assert "7 slots for coroutines (1 process of 7)" in worker.text()
@@ -89,7 +89,7 @@ def test_app_decides_on_the_database_when_no_flag_does(site: Site) -> None:
     with opened(named) as store:
         job = store.enqueue(NewJob(task="nothing")).id
         worker = site.worker("--drain", "--processes", "1", url="", DATABASE_URL=other)
-        assert worker.wait(30) == 0, worker.text()
+        assert worker.wait() == 0, worker.text()
         assert store.job(job).state is State.SUCCEEDED
     assert f"store: {named}" in worker.text()
     assert not (site.folder / "environment.db").exists()

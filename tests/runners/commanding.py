@@ -9,6 +9,7 @@ from holdfast.domain.logs import LogLine, Stream
 from holdfast.runners.command import CommandEnd, CommandRun
 from holdfast.tasks.command import Command
 from holdfast.tasks.context import JobInfo
+from tests.servers.waiting import DEADLINE_SECONDS
 
 JOB_ID = "01890000-0000-7000-8000-000000000001"
 
@@ -66,7 +67,7 @@ class Stoppable:
         self._reason = reason
         self._run.wake()
 
-    def finish(self, timeout: float = 10.0) -> CommandEnd:
+    def finish(self, timeout: float = DEADLINE_SECONDS) -> CommandEnd:
         self._thread.join(timeout)
         assert self.end is not None, "the command did not end"
         return self.end

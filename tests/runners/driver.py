@@ -12,7 +12,7 @@ from typing import Any
 
 from holdfast.runners import frames
 from holdfast.runners.descendants import kill_tree, reap
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 Frame = dict[str, Any]
 
@@ -68,7 +68,7 @@ class Driver:
         wanted = {"t": kind, **fields}
         return [frame for frame in self.frames if wanted.items() <= frame.items()]
 
-    def wait(self, kind: str, timeout: float = 20.0, **fields: Any) -> Frame:
+    def wait(self, kind: str, timeout: float = DEADLINE_SECONDS, **fields: Any) -> Frame:
         wait_until(lambda: bool(self.heard(kind, **fields)), what=f"{kind} {fields}", timeout=timeout)
         return self.heard(kind, **fields)[0]
 
@@ -76,7 +76,7 @@ class Driver:
         self.wait("ready")
         return self
 
-    def outcome(self, attempt_id: str, timeout: float = 20.0) -> dict[str, Any]:
+    def outcome(self, attempt_id: str, timeout: float = DEADLINE_SECONDS) -> dict[str, Any]:
         found: dict[str, Any] = self.wait("done", id=attempt_id, timeout=timeout)["outcome"]
         return found
 
@@ -87,7 +87,7 @@ class Driver:
 
     # ending
 
-    def wait_exit(self, timeout: float = 10.0) -> int:
+    def wait_exit(self, timeout: float = DEADLINE_SECONDS) -> int:
         wait_until(lambda: self.popen.poll() is not None, what="the runner's exit", timeout=timeout)
         self.read()
         return int(self.popen.returncode)
@@ -156,6 +156,11 @@ def is_gone(pid: int) -> bool:
 
     found = process(pid)
     return found is None or found.is_zombie
+
+
+def wait_gone(*pids: int) -> None:
+    """What was killed takes a moment to die; what the tests start sleeps for longer than this waits."""
+    wait_until(lambda: all(is_gone(pid) for pid in pids), what=f"the end of {pids}")
 
 
 def kill_quietly(pid: int) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 from typing import cast
 
@@ -37,7 +39,6 @@ def own_limit(ctx: Context):
     def handler(*_):
         raise TimeoutError("the task's own limit")
     signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         return ctx.record("s", "a", {"title": "nobody answers"}).kept
     except TimeoutError as error:
@@ -59,7 +60,8 @@ def fork(ctx: Context):
 @app.task
 def leave_a_thread(ctx: Context):
     def later():
-        time.sleep(0.2)
+        while not Path("over").exists():
+            time.sleep(0.01)
         try:
             ctx.record("s", "a", {"title": "late"})
         except LeaseLost as error:
@@ -80,8 +82,9 @@ def interrupted(ctx: Context):
         else:
             said.append("answered")
         busy.clear()
+        signal.setitimer(signal.ITIMER_REAL, 0.002)  # not before: a slow machine would do nothing but handle
     signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
     for n in range(50):
         ctx.record("s", "a", {"title": str(n)})
     while "answered" not in said:
@@ -129,6 +132,7 @@ def test_a_waiter_is_woken_when_its_job_has_to_stop(start: Start, tmp_path: Path
     runner.run(job(4, "leave_a_thread"), job(5, "fork"))
     assert "forked by the task" in runner.outcome("5.1")["result"]
     runner.outcome("4.1")
+    (tmp_path / "over").touch()
     wait_until((tmp_path / "late").exists, what="the thread that was left behind is told")
     assert not runner.heard("ask", id="4.1")
 
@@ -147,12 +151,15 @@ def test_a_signal_handler_may_ask_too(start: Start) -> None:
     runner.run(job(1, "interrupted"))
     answered = 0
     while not runner.heard("done"):
+        assert runner.popen.poll() is None
         for ask in runner.heard("ask")[answered:]:
             runner.send("answer", id="1.1", number=ask["number"], value=WRITTEN)
             answered += 1
     assert "answered" in runner.outcome("1.1")["result"]
 
     runner.run(job(2, "own_limit"))
+    runner.wait("ask", id="2.1")
+    os.kill(runner.pid, signal.SIGALRM)
     assert runner.outcome("2.1")["result"] == "the task's own limit"
 
 

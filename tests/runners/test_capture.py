@@ -264,9 +264,13 @@ def test_a_command_has_its_own_numbers(start: Start) -> None:
     source = """
 import threading
 def chatter():
-    while True: print("noise", file=sys.stderr); time.sleep(0.001)
+    while True:
+        command_runs = Path("one").exists()
+        print("noise", file=sys.stderr)
+        if command_runs: Path("noise").touch()
+        time.sleep(0.001)
 threading.Thread(target=chatter, daemon=True).start()
-app.command("say", ["sh", "-c", "echo one; sleep 0.2; echo two"])
+app.command("say", ["sh", "-c", "echo one; touch one; until [ -e noise ]; do sleep 0.02; done; echo two"], cwd=".")
 """
     driver = start(source).ready()
     driver.run(job(1, "say"))

@@ -11,9 +11,10 @@ import pytest
 
 from holdfast.domain.logs import Stream
 from holdfast.domain.outcome import Cancelled, Crashed, Failed, Snoozed, Succeeded
+from holdfast.runners.descendants import children
 from holdfast.tasks.command import Command
 from tests.runners.commanding import JOB_ID, Stoppable, run, shell
-from tests.runners.driver import Start, is_gone, job, pid_in
+from tests.runners.driver import Start, is_gone, job, pid_in, wait_gone
 from tests.servers.waiting import wait_until
 
 PYTHON = sys.executable
@@ -315,43 +316,43 @@ def test_stopping_takes_the_whole_tree(tmp_path: Path) -> None:
     command = Stoppable(Command(argv=("sh", "-c", STUBBORN, str(tmp_path))), term_grace_seconds=0.2, timeout=1.5)
     pids = [pid_in(tmp_path / "main"), pid_in(tmp_path / "daemon")]
     command.stop("timeout")
-    outcome = command.finish(3).outcome
+    outcome = command.finish().outcome
     assert isinstance(outcome, Failed)
     assert outcome.error.code == "timeout"
-    assert all(is_gone(pid) for pid in pids)
+    wait_gone(*pids)
 
 
 def test_a_stop_before_the_start_is_not_lost() -> None:
-    command = Stoppable(Command(argv=("sleep", "60")))
+    command = Stoppable(Command(argv=("sleep", "600")))
     command.stop("cancel_requested")
-    assert command.finish(3).outcome == Cancelled("cancel requested")
+    assert command.finish().outcome == Cancelled("cancel requested")
 
 
 def test_a_daemon_that_keeps_stdout_does_not_keep_the_job(start: Start, tmp_path: Path) -> None:
     # Forks twice, new session, no environment, stdout open: only a subreaper still sees it.
     source = f"""
 daemon = "(env -i setsid sh -c 'echo $$ > {tmp_path}/daemon; exec sleep 300' &)"
-app.command("leaves", ["sh", "-c", daemon + "; sleep 0.3; echo out"])
+app.command("leaves", ["sh", "-c", daemon + "; until [ -s {tmp_path}/daemon ]; do sleep 0.02; done; echo out"])
 """
     driver = start(source).ready()
     driver.run(job(1, "leaves"))
-    assert driver.outcome("1.1", timeout=5)["kind"] == "succeeded"
-    assert is_gone(pid_in(tmp_path / "daemon"))
+    assert driver.outcome("1.1")["kind"] == "succeeded"
+    wait_gone(pid_in(tmp_path / "daemon"))
     assert [line["message"] for line in driver.heard("log")[0]["lines"]] == ["out"]
 
 
 def test_a_quiet_daemon_goes_too_beside_other_jobs(start: Start, tmp_path: Path) -> None:
     source = f"""
 daemon = "(setsid sh -c 'echo $$ > {tmp_path}/daemon; exec sleep 300' >/dev/null 2>&1 &)"
-app.command("leaves", ["sh", "-c", daemon + "; sleep 0.3"])
+app.command("leaves", ["sh", "-c", daemon + "; until [ -s {tmp_path}/daemon ]; do sleep 0.02; done"])
 app.command("neighbour", ["sh", "-c", "echo $$ > {tmp_path}/neighbour; exec sleep 300"])
 """
     driver = start(source, slots=2).ready()
     driver.run(job(1, "neighbour"))
     neighbour = pid_in(tmp_path / "neighbour")
     driver.run(job(2, "leaves"))
-    assert driver.outcome("2.1", timeout=5)["kind"] == "succeeded"
-    assert is_gone(pid_in(tmp_path / "daemon"))
+    assert driver.outcome("2.1")["kind"] == "succeeded"
+    wait_gone(pid_in(tmp_path / "daemon"))
     assert not is_gone(neighbour)
 
 
@@ -371,13 +372,12 @@ def test_no_descriptor_and_no_zombie_is_left_in_the_runner(start: Start) -> None
     driver = start('app.command("quick", ["sh", "-c", "sleep 0 & echo x"])').ready()
     driver.run(job(0, "quick"))
     driver.outcome("0.1")
+    wait_until(lambda: children(driver.pid) == [], what="no children")
     before = len(list(Path(f"/proc/{driver.pid}/fd").iterdir()))
     driver.run(*[job(number, "quick") for number in range(1, 21)])
     driver.outcome("20.1")
-    assert len(list(Path(f"/proc/{driver.pid}/fd").iterdir())) == before
-    from holdfast.runners.descendants import children
-
     wait_until(lambda: children(driver.pid) == [], what="no children")
+    assert len(list(Path(f"/proc/{driver.pid}/fd").iterdir())) == before
 
 
 def test_a_command_does_not_start_for_a_runner_that_is_gone(tmp_path: Path) -> None:

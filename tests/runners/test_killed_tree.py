@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.domain.manifest import Kind
 from holdfast.runners.process import RunnerProcess, RunnerSpec
-from tests.runners.driver import is_gone, kill_quietly, pid_in
-from tests.servers.waiting import wait_until
+from tests.runners.driver import kill_quietly, pid_in, wait_gone
+from tests.servers.waiting import DEADLINE_SECONDS
 
 APP = """
 import subprocess
@@ -27,8 +27,8 @@ def test_a_runner_that_is_killed_takes_its_daemons_with_it(tmp_path: Path, monke
     daemon = pid_in(tmp_path / "daemon")
     try:
         runner.kill("the test says so")
-        runner.wait(10.0)
-        wait_until(lambda: is_gone(daemon), what="the daemon's end", timeout=5)
+        runner.wait(DEADLINE_SECONDS)
+        wait_gone(daemon)
     finally:
         kill_quietly(daemon)
         runner.close()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.servers.waiting import DEADLINE_SECONDS
+
 APP = """
 from pathlib import Path
 from holdfast import App
@@ -32,6 +34,6 @@ def test_an_app_is_imported_for_its_own_supervisor_and_for_nobody_else(tmp_path:
     with ours, runner:
         is_heard = bool(ours.recv(1))  # that it is ready, or the end of the line
         ours.close()
-        _, said = runner.communicate(timeout=60)
+        _, said = runner.communicate(timeout=DEADLINE_SECONDS)
     assert (runner.returncode, said) == (1, b"")
     assert ((tmp_path / "imported").exists(), is_heard) == (is_ours, is_ours)

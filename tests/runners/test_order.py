@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.runners.child.channel import FLUSH_LINES, FLUSH_SECONDS
 from tests.runners.driver import Start, job
 from tests.servers.waiting import wait_until
 
@@ -99,8 +100,10 @@ def test_logs_and_progress_come_before_done(start: Start) -> None:
     assert [line["number"] for line in lines] == list(range(1, 251))
     values = [frame["value"] for frame in before if frame["t"] == "progress"]
     assert values[-1] == {"done": 999, "total": 1000}
-    assert len(values) <= 5
-    assert len([frame for frame in before if frame["t"] == "log"]) <= 6
+    # Of an outbox that sleeps between two sends: by the same clock, so that a slow machine may send more of them.
+    sends = driver.heard("done", id="1.1")[0]["usage"]["duration_ms"] / (FLUSH_SECONDS * 1000) + 2
+    assert len(values) <= sends
+    assert len([frame for frame in before if frame["t"] == "log"]) <= sends + 250 // FLUSH_LINES
 
 
 def test_an_async_job_speaks_before_done_too(start: Start) -> None:
@@ -132,13 +135,16 @@ def test_usage_is_measured(start: Start) -> None:
 def burn():
     end = time.process_time() + 0.2
     while time.process_time() < end: pass
+@app.task
+def noop(): ...
 """
     driver = start(source).ready()
-    driver.run(job(1, "burn"))
+    driver.run(job(1, "burn"), job(2, "noop"))
     usage = driver.wait("done", id="1.1")["usage"]
-    assert 190 <= usage["cpu_ms"] <= 400
-    assert usage["duration_ms"] >= 190
+    assert usage["cpu_ms"] >= 190
+    assert usage["duration_ms"] >= 190, "one thread cannot burn more than the time that passes"
     assert usage["max_rss_kb"] > 5_000
+    assert driver.wait("done", id="2.1")["usage"]["cpu_ms"] < usage["cpu_ms"], "of each job its own"
 
 
 def test_an_unknown_task_is_released(start: Start) -> None:

@@ -169,7 +169,6 @@ def outcome(driver: Driver, attempt_id: str) -> dict[str, Any]:
     wait_until(
         lambda: bool(driver.heard("done", id=attempt_id)) or driver.popen.poll() is not None,
         what=f"the end of {attempt_id}",
-        timeout=60.0,
     )
     assert driver.heard("done", id=attempt_id), f"the runner has ended with {driver.popen.returncode}"
     return driver.outcome(attempt_id)
@@ -187,18 +186,18 @@ def check_jobs_run(driver: Driver, mark: str) -> None:
     error = outcome(driver, "4.1")["error"]
     assert (error["code"], error["message"]) == ("ValueError", "as it should")
     driver.run(job(5, "await_" if mark else "wait"))
-    driver.wait("started", id="5.1", timeout=60.0)
+    driver.wait("started", id="5.1")
     driver.send("cancel", id="5.1", reason="cancel_requested")
     outcome(driver, "5.1")
 
 
 def check_ends(driver: Driver) -> None:
     driver.send("ping")
-    driver.wait("pong", timeout=60.0)
+    driver.wait("pong")
     driver.send("give_back")
-    driver.wait("returned", timeout=60.0)
+    driver.wait("returned")
     driver.send("stop")
-    driver.wait_exit(timeout=60.0)
+    driver.wait_exit()
 
 
 BREAKING = """
@@ -242,5 +241,4 @@ def test_job_ends_or_its_runner_does_where_user_code_breaks_the_engine(
     wait_until(
         lambda: bool(driver.heard("done", id="1.1")) or driver.popen.poll() is not None,
         what="the end of the job or of the runner",
-        timeout=60.0,
     )

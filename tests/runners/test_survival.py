@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.driver import Start, is_gone, job, kill_quietly, pid_in
-from tests.servers.waiting import wait_until
+from tests.runners.driver import Start, job, kill_quietly, pid_in, wait_gone
 
 TASKS = """
 @app.task
@@ -148,8 +147,8 @@ def test_without_a_supervisor_it_ends_with_all_it_started(start: Start, tmp_path
     driver.run(job(1, "child", path=str(tmp_path / "pid")))
     pid = pid_in(tmp_path / "pid")
     driver.socket.shutdown(socket.SHUT_RDWR)
-    assert driver.wait_exit(timeout=2) == 1
-    wait_until(lambda: is_gone(pid), what="the end of what it started", timeout=2)
+    assert driver.wait_exit() == 1
+    wait_gone(pid)
 
 
 def test_an_orphan_stays_in_the_runners_tree(start: Start, tmp_path: Path) -> None:
@@ -157,7 +156,7 @@ def test_an_orphan_stays_in_the_runners_tree(start: Start, tmp_path: Path) -> No
     driver.run(job(1, "orphan", path=str(tmp_path / "pid")))
     pid = pid_in(tmp_path / "pid")
     driver.close()
-    assert is_gone(pid)
+    wait_gone(pid)
 
 
 def test_interrupts_are_the_supervisors(start: Start) -> None:
@@ -212,7 +211,7 @@ def test_it_dies_with_its_parent(tmp_path: Path, task: str) -> None:
     try:
         middle.kill()
         middle.wait()
-        wait_until(lambda: all(is_gone(pid) for pid in pids), what="the runner's end", timeout=1)
+        wait_gone(*pids)
     finally:
         for pid in pids:
             kill_quietly(pid)

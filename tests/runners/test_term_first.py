@@ -11,7 +11,7 @@ app.command("tidy", ["sh", "-c", SCRIPT, str(Path.cwd() / "pid"), str(Path.cwd()
 
 
 def test_a_command_that_heeds_term_ends_in_its_own_way(start: Start, tmp_path: Path) -> None:
-    driver = start(TASKS, grace=30.0).ready()
+    driver = start(TASKS, grace=600.0).ready()
     driver.run(job(1, "tidy"))
     pid_in(tmp_path / "pid")
     driver.send("cancel", id="1.1", reason="cancel_requested")

@@ -20,9 +20,11 @@ from holdfast.transports.redis_streams.transport import Transport
 from holdfast.wiring.redis import open_transport, streamed
 from holdfast.wiring.sql import open_store
 from tests.chaos.databases import assert_verified
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 NEVER_SECONDS = 100_000.0
+# Redis is away only where a test takes it away, and not where an answer takes long.
+PATIENT = {"timeout_seconds": DEADLINE_SECONDS, "sweep_timeout_seconds": DEADLINE_SECONDS}
 
 
 class Fleet:
@@ -31,7 +33,7 @@ class Fleet:
     def __init__(self, url: str, redis_url: str, prefix: str, **options: Any) -> None:
         self.url = url
         self.options = StreamOptions(
-            url=redis_url, prefix=prefix, **{"window": 300, "takeover_seconds": 0.3, "timeout_seconds": 0.5} | options
+            url=redis_url, prefix=prefix, **{"window": 300, "takeover_seconds": 0.3} | PATIENT | options
         )
         self.names = Names(prefix)
         self.redis: Any = redis.Redis.from_url(redis_url)
@@ -70,7 +72,7 @@ class Fleet:
         self.flush()
 
     def flush(self) -> None:
-        assert self.transport.publisher.flush(10.0)
+        assert self.transport.publisher.flush(DEADLINE_SECONDS)
 
     def sweep(self) -> int:
         return sum(self.sweeper.steps())
@@ -106,7 +108,7 @@ class Fleet:
             self.sweep()
             return self.length() == 0 and self.pending() == 0
 
-        wait_until(quiet, what="the stream and its pending list are empty", timeout=30.0)
+        wait_until(quiet, what="the stream and its pending list are empty")
 
     # people at work
 
@@ -145,8 +147,8 @@ class Fleet:
         except BaseException as error:
             self._errors.append(error)
 
-    def wait_done(self, count: int, timeout: float = 60.0) -> None:
-        wait_until(lambda: self.done() >= count, what=f"{count} jobs have succeeded", timeout=timeout)
+    def wait_done(self, count: int) -> None:
+        wait_until(lambda: self.done() >= count, what=f"{count} jobs have succeeded")
 
     def done(self) -> int:
         assert not self._errors, self._errors

@@ -1,6 +1,5 @@
 """Between verbs a store keeps its connections to Postgres, and none that is of no use to anybody."""
 
-import threading
 from collections.abc import Iterator
 
 import psycopg
@@ -14,6 +13,7 @@ from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.statements.words import Statement
 from holdfast.wiring.sql import open_store
+from tests.servers.waiting import wait_until
 
 JOB = NewJob(task="work")
 PID = Statement("test.pid", lambda _words: "SELECT pg_backend_pid()")
@@ -60,9 +60,7 @@ def test_what_is_kept_is_closed_with_the_store(postgres_url: str) -> None:
     kept = session(store)
     assert kept in sessions(postgres_url)
     store.close()
-    # The server learns of it a moment later.
-    while kept in sessions(postgres_url):
-        threading.Event().wait(0.01)
+    wait_until(lambda: kept not in sessions(postgres_url), what="the server has learned of it")
 
 
 def test_what_is_in_use_when_the_store_is_closed_is_closed_when_it_is_given_back(postgres_url: str) -> None:
@@ -72,8 +70,7 @@ def test_what_is_in_use_when_the_store_is_closed_is_closed_when_it_is_given_back
         store.close()
     assert isinstance(store.database, PostgresDatabase)
     assert store.database.kept() == 0
-    while used in sessions(postgres_url):
-        threading.Event().wait(0.01)
+    wait_until(lambda: used not in sessions(postgres_url), what="the server has learned of it")
 
 
 def test_after_a_broken_connection_none_from_before_is_used(postgres_url: str) -> None:
@@ -84,7 +81,7 @@ def test_after_a_broken_connection_none_from_before_is_used(postgres_url: str) -
         before = sessions(postgres_url)
         with psycopg.connect(libpq_url(postgres_url), autocommit=True) as operator:
             for pid in before:
-                operator.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
+                operator.execute("SELECT pg_terminate_backend(%s, 120000)", [pid])
         assert session(store) not in before
         store.enqueue(JOB)
     finally:

@@ -13,7 +13,7 @@ from holdfast.transports.redis_streams.breaker import LONGEST_PAUSE_SECONDS, Bre
 from holdfast.transports.redis_streams.looks import Looks, asker
 from holdfast.transports.redis_streams.options import StreamOptions
 from holdfast.wiring.redis import open_stream_wake_up, open_transport
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 
 class Rung:
@@ -27,13 +27,13 @@ class Rung:
         self._again.set()
 
     def wait(self) -> None:
-        assert self._again.wait(10.0)
+        assert self._again.wait(DEADLINE_SECONDS)
         self._again.clear()
 
 
 @pytest.fixture
 def options(valkey_server: ValkeyEndpoint) -> StreamOptions:
-    return StreamOptions(url=valkey_server.url, prefix=uuid.uuid4().hex)
+    return StreamOptions(url=valkey_server.url, prefix=uuid.uuid4().hex, timeout_seconds=DEADLINE_SECONDS)
 
 
 @pytest.fixture

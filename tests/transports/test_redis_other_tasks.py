@@ -11,6 +11,7 @@ from holdfast.domain.job import NewJob
 from holdfast.throwaway.valkey import ValkeyEndpoint
 from holdfast.wiring.redis import streamed
 from tests.chaos.conftest import sqlite_url
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.transports.streaming import Fleet
 
 __all__ = ["sqlite_url"]
@@ -54,11 +55,11 @@ def test_whoever_does_not_know_the_task_wakes_nobody_and_asks_once_for_each(
     ids = fleet.enqueue(20)
     with closing(fleet.redis.pubsub()) as ear:
         ear.subscribe(fleet.names.wake)
-        assert ear.get_message(timeout=10.0)["type"] == "subscribe"
+        assert ear.get_message(timeout=DEADLINE_SECONDS)["type"] == "subscribe"
         for _ in range(100):
             assert fleet.claim(tasks=MINE, limit=limit) == []
         fleet.redis.publish(fleet.names.wake, "the end")
-        heard = ear.get_message(timeout=10.0)["data"]
+        heard = ear.get_message(timeout=DEADLINE_SECONDS)["data"]
     assert heard == b"the end", "it would wake itself"
     assert calls["claim_jobs"] <= 20
     assert calls["offers_of"] <= 20

@@ -22,6 +22,11 @@ def add(number: int = 0) -> int:
 """
 
 
+def environment(fleet: Fleet) -> dict[str, str]:
+    """Of a worker that does not take a slow Redis for one that is away."""
+    return {"HOLDFAST_REDIS_PREFIX": fleet.options.prefix, "HOLDFAST_REDIS_TIMEOUT": "60s"}
+
+
 @pytest.fixture
 def fleet(sqlite_site: Site, valkey_server: ValkeyEndpoint) -> Iterator[Fleet]:
     with Fleet(sqlite_site.url, valkey_server.url, uuid.uuid4().hex) as fleet:
@@ -30,9 +35,7 @@ def fleet(sqlite_site: Site, valkey_server: ValkeyEndpoint) -> Iterator[Fleet]:
 
 def test_a_worker_takes_jobs_through_streams_and_leaves_nothing_there(sqlite_site: Site, fleet: Fleet) -> None:
     sqlite_site.tasks(TASKS)
-    worker = sqlite_site.worker(
-        "--redis", fleet.options.url, "--processes", "1", HOLDFAST_REDIS_PREFIX=fleet.options.prefix
-    )
+    worker = sqlite_site.worker("--redis", fleet.options.url, "--processes", "1", **environment(fleet))
     worker.wait_for_log("streams: redis://")
     print(f"{fleet.server()}, worker {worker.pid}")
     fleet.enqueue(20)
@@ -52,6 +55,6 @@ def test_draining_ends_when_the_database_has_nothing_more_not_when_the_stream_is
     sqlite_site.tasks(TASKS)
     fleet.enqueue(3)
     fleet.enqueue(3, fleet.plain)
-    sqlite_site.drain("--processes", "1", REDIS_URL=fleet.options.url, HOLDFAST_REDIS_PREFIX=fleet.options.prefix)
+    sqlite_site.drain("--processes", "1", REDIS_URL=fleet.options.url, **environment(fleet))
     assert sqlite_site.counts() == {"succeeded": 6}
     assert (fleet.length(), fleet.pending()) == (0, 0)

@@ -8,9 +8,16 @@ import pytest
 from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.chaos.conftest import postgres_template, postgres_url
 from tests.rq.station import Station
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.worker.site import Site, WorkerProcess
 
 __all__ = ["postgres_template", "postgres_url"]
+
+
+@pytest.fixture
+def patient_offers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enqueue waits for RQ as long as that takes on a slow machine."""
+    monkeypatch.setattr("holdfast.wiring.rq.OFFER_SECONDS", DEADLINE_SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,11 @@ from rq.job import Job as RqJob
 from rq.version import VERSION as RQ_VERSION
 
 from holdfast.domain.lifecycle import State
+from tests.chaos.databases import query
 from tests.worker.site import Site, WorkerProcess
 
 RQ = Path(sys.executable).with_name("rq")
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 600.0  # longer than any test: a lease ends where a test ends it
 
 TASKS = """
 HERE = Path(__file__).parent
@@ -73,6 +74,7 @@ class Station:
             "HOLDFAST_APP": "tasks:app",
             "DATABASE_URL": self.site.url,
             "LEASE_SECONDS": str(LEASE_SECONDS),
+            "HOLDFAST_HEARTBEAT_SECONDS": "1",
             **environment,
         }
         command = [str(RQ), "worker", "--url", self.redis_url, *flags, self.queue]
@@ -115,6 +117,12 @@ class Station:
         parent = self.runner(name).parent()
         assert parent is not None
         return parent
+
+    def end_lease(self, job_id: str) -> None:
+        """As if its time had passed, in a fleet that was never away."""
+        query(self.site.url, "DELETE FROM holdfast_duties WHERE name = 'reaper'")
+        an_hour_ago = "strftime('%Y-%m-%dT%H:%M:%f', 'now', '-1 hour') || '000Z'"
+        query(self.site.url, f"UPDATE holdfast_jobs SET lease_expires_at = {an_hour_ago} WHERE id = '{job_id}'")
 
     def open_gate(self, name: str) -> None:
         (self.site.folder / name).touch()

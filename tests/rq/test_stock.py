@@ -9,6 +9,7 @@ from holdfast.domain.lifecycle import State
 from tests.rq.station import Station
 
 
+@pytest.mark.usefixtures("patient_offers")
 def test_an_enqueue_reaches_a_stock_rq_worker(postgres_station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     station = postgres_station
     monkeypatch.setenv("HOLDFAST_RQ_URL", station.redis_url)

@@ -74,42 +74,43 @@ def lingers():
 """
 
 
-@pytest.mark.parametrize(
-    ("how", "code"),
-    [
-        ("exit", "SystemExit"),
-        ("interrupt", "KeyboardInterrupt"),
-        ("generator", "GeneratorExit"),
-        ("base", "BaseException"),
-    ],
-)
+RAISED = {
+    "exit": "SystemExit",
+    "interrupt": "KeyboardInterrupt",
+    "generator": "GeneratorExit",
+    "base": "BaseException",
+}
+
+
 @pytest.mark.parametrize("slots", [1, 2])
-def test_what_is_raised_ends_the_job_only(start: Start, how: str, code: str, slots: int) -> None:
+def test_what_is_raised_ends_the_job_only(start: Start, slots: int) -> None:
     driver = start(TASKS, slots=slots).ready()
-    driver.run(job(1, "wild", how=how), job(2, "noop"))
-    assert driver.outcome("1.1")["error"]["code"] == code
-    assert driver.outcome("2.1")["kind"] == "succeeded"
+    for number, (how, code) in enumerate(RAISED.items()):
+        driver.run(job(2 * number, "wild", how=how), job(2 * number + 1, "noop"))
+        assert driver.outcome(f"{2 * number}.1")["error"]["code"] == code
+        assert driver.outcome(f"{2 * number + 1}.1")["kind"] == "succeeded"
 
 
-@pytest.mark.parametrize("how", ["stdout", "cwd", "signals", "recursion"])
-def test_what_is_done_to_the_process_leaves_the_protocol_alone(start: Start, how: str) -> None:
+def test_what_is_done_to_the_process_leaves_the_protocol_alone(start: Start) -> None:
     driver = start(TASKS).ready()
-    driver.run(job(1, "wild", how=how), job(2, "noop"))
-    assert driver.outcome("1.1")["kind"] == ("failed" if how == "recursion" else "succeeded")
-    assert driver.outcome("2.1")["kind"] == "succeeded"
+    for number, how in enumerate(["stdout", "cwd", "signals", "recursion"]):
+        driver.run(job(2 * number, "wild", how=how), job(2 * number + 1, "noop"))
+        assert driver.outcome(f"{2 * number}.1")["kind"] == ("failed" if how == "recursion" else "succeeded")
+        assert driver.outcome(f"{2 * number + 1}.1")["kind"] == "succeeded"
     driver.send("stop")
     assert driver.wait_exit() == 0
 
 
-@pytest.mark.parametrize(
-    ("how", "kind"), [("exit", "failed"), ("interrupt", "failed"), ("loop", "succeeded"), ("subtask", "succeeded")]
-)
-def test_a_loop_survives_its_coroutines(start: Start, how: str, kind: str) -> None:
+LOOP = {"exit": "failed", "interrupt": "failed", "loop": "succeeded", "subtask": "succeeded"}
+
+
+def test_a_loop_survives_its_coroutines(start: Start) -> None:
     driver = start(TASKS, kind="async", slots=4).ready()
-    driver.run(job(1, "awild", how=how))
-    assert driver.outcome("1.1")["kind"] == kind
-    driver.run(job(2, "anoop"))
-    assert driver.outcome("2.1")["kind"] == "succeeded"
+    for number, (how, kind) in enumerate(LOOP.items()):
+        driver.run(job(2 * number, "awild", how=how))
+        assert driver.outcome(f"{2 * number}.1")["kind"] == kind, how
+        driver.run(job(2 * number + 1, "anoop"))
+        assert driver.outcome(f"{2 * number + 1}.1")["kind"] == "succeeded", how
 
 
 @pytest.mark.parametrize(("kind", "task"), [("sync", "greedy"), ("async", "agreedy")])

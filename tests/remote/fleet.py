@@ -10,7 +10,7 @@ from types import TracebackType
 import httpx
 
 from tests.serve.grounds import new_token
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 from tests.worker.site import Site, WorkerProcess
 
 
@@ -34,7 +34,7 @@ class Plane:
     def begin(self) -> None:
         command = [sys.executable, "-m", "holdfast", "--database", self._site.url, "serve", "--port", str(self.port)]
         log = self._site.folder / f"plane-{self._number}.log"
-        environment = self._site.environment(LEASE_SECONDS="6", **self._environment)
+        environment = self._site.environment(**self._environment)
         self._process = WorkerProcess(command, self._site.folder, environment, log)
 
     @property
@@ -45,11 +45,11 @@ class Plane:
     def wait_until_ready(self) -> None:
         def answers() -> bool:
             try:
-                return httpx.get(f"{self.url}/readyz", timeout=5.0).is_success
+                return httpx.get(f"{self.url}/readyz", timeout=DEADLINE_SECONDS).is_success
             except httpx.TransportError:
                 return False
 
-        wait_until(answers, what=f"the control plane of {self.url} is ready", timeout=30.0)
+        wait_until(answers, what=f"the control plane of {self.url} is ready")
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -13,6 +13,7 @@ from holdfast import App, ConfigurationError, Context, JobCancelled, NotFound
 from holdfast.domain.errors import InvalidInput, StoreUnavailable
 from holdfast.domain.lifecycle import State
 from tests.serve.grounds import Served
+from tests.servers.waiting import DEADLINE_SECONDS
 
 # What differs between databases is seen elsewhere: these are about the other side.
 pytestmark = [
@@ -66,14 +67,14 @@ def test_jobs_are_enqueued_worked_on_and_read(served: Served, app: App) -> None:
 
     assert app.work(queues=[queue]) == 3
 
-    assert [handle.result(1) for handle in sums] == [3, 7]
-    assert (word.result(1), word.progress()) == ("holdhold", {"done": 1, "total": 1})
+    assert [handle.result(DEADLINE_SECONDS) for handle in sums] == [3, 7]
+    assert (word.result(DEADLINE_SECONDS), word.progress()) == ("holdhold", {"done": 1, "total": 1})
     assert [line.message for line in word.logs()] == ["hold"]
     assert served.store.job(word.id).state is State.SUCCEEDED
     later = add.using(delay="1h").enqueue(5, 6)
     assert (later.created, later.cancel()) == (True, True)
     with pytest.raises(JobCancelled):
-        later.result(1)
+        later.result(DEADLINE_SECONDS)
     with pytest.raises(NotFound):
         app.handle(str(uuid.uuid4()))
 

@@ -25,7 +25,7 @@ from holdfast.wiring.http import open_control_plane
 from tests.chaos.proxy import ForgetfulProxy
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 on_sqlite = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
 
@@ -40,7 +40,7 @@ def way(served: Served) -> Iterator[ForgetfulProxy]:
 
 @pytest.fixture
 def remote(served: Served, way: ForgetfulProxy) -> Iterator[RemoteStore]:
-    remote = open_control_plane(way.url, served.new_token("worker"))
+    remote = open_control_plane(way.url, served.new_token("worker"), timeout_seconds=DEADLINE_SECONDS)
     yield remote
     remote.close()
 
@@ -74,7 +74,7 @@ def test_whatever_answer_is_lost_nothing_is_done_twice(
     assert served.store.record(written.id).attempt == lease.attempt
 
     way.lose_answer_to(b"/cache/put")
-    remote.keep_cached("shop", "k", {"price": 1}, 60.0, lease)
+    remote.keep_cached("shop", "k", {"price": 1}, 600.0, lease)
     assert remote.cached("shop", "k", lease) == Cached({"price": 1})
     assert remote.cached("shop", "other", lease) is None
     assert way.lost == 4
@@ -89,7 +89,7 @@ def test_a_lost_lease_is_raised_by_each_of_them(served: Served, remote: RemoteSt
         lambda: remote.leave_source(lease, Leaving("shop", 1)),
         lambda: remote.write_records([COIN], lease),
         lambda: remote.cached("shop", "k", lease),
-        lambda: remote.keep_cached("shop", "k", 1, 60.0, lease),
+        lambda: remote.keep_cached("shop", "k", 1, 600.0, lease),
     ]
     for want in wants:
         with pytest.raises(LeaseLost, match=rf"{lease.job_id}, attempt 1: .*: refused \(lease_lost\)") as raised:
@@ -106,7 +106,7 @@ def test_what_cannot_be_sent_is_named_and_without_a_lease_nothing_is(served: Ser
     with pytest.raises(InvalidInput, match=r"records\.1\.data\.title"):
         remote.write_records([COIN, bad], lease)
     with pytest.raises(InvalidInput, match="value"):
-        remote.keep_cached("shop", "bad", {1, 2}, 60.0, lease)
+        remote.keep_cached("shop", "bad", {1, 2}, 600.0, lease)
     with pytest.raises(InvalidInput, match="source"):
         remote.enter_source(lease, Entry("sh\ud800op", 1))
     with pytest.raises(ConfigurationError, match="only a running job"):
@@ -176,7 +176,7 @@ TASKS = """
             asked.append(1)
             return {"title": "Dime", "price": 950}
 
-        with ctx.source("shop", max_wait="20s") as shop:
+        with ctx.source("shop", max_wait="10m") as shop:
             found = [shop.cached({"coin": "dime"}, ask, ttl="10m") for _ in range(2)]
             first = ctx.record("dimes", "shop", found[0], external_id="17", strength=0.5)
             again = ctx.record("dimes", "shop", found[1], external_id="17", strength=0.4)

@@ -13,6 +13,7 @@ from holdfast.torture.proxy import FaultProxy
 from holdfast.wiring.http import open_control_plane
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import DEADLINE_SECONDS
 
 ROUNDS = 3
 VERBS: dict[str, Callable[[RemoteStore, str], object]] = {
@@ -38,7 +39,7 @@ def proxy(plane: Served) -> Iterator[FaultProxy]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_call_after_the_connection_was_reset_works(sqlite_fleet: Fleet, proxy: FaultProxy, verb: str) -> None:
-    store = open_control_plane(f"http://127.0.0.1:{proxy.port}", sqlite_fleet.token)
+    store = open_control_plane(f"http://127.0.0.1:{proxy.port}", sqlite_fleet.token, timeout_seconds=DEADLINE_SECONDS)
     try:
         job = store.enqueue(NewJob(task="work"))
         store.enqueue_many([NewJob(task="work")] * 10)

@@ -6,13 +6,14 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast.domain.answers import Beat, Status
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.domain.job import NewJob
+from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Failed, JobError, Outcome, Released, Report, Succeeded
 from holdfast.remote.store import RemoteStore
 from holdfast.serve.options import ServeSettings
@@ -21,6 +22,7 @@ from holdfast.wiring.http import open_control_plane
 from tests.chaos.proxy import ForgetfulProxy
 from tests.remote.proxy import Crossing
 from tests.serve.grounds import Served
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 OUTCOMES: dict[str, Outcome] = {
     "complete": Succeeded({"sum": 3}),
@@ -45,7 +47,7 @@ def crossing(served: Served, second: str) -> Iterator[Crossing]:
 
 @pytest.fixture
 def store(served: Served, crossing: Crossing) -> Iterator[RemoteStore]:
-    store = open_control_plane(crossing.url, served.new_token("worker", "client"))
+    store = open_control_plane(crossing.url, served.new_token("worker", "client"), timeout_seconds=DEADLINE_SECONDS)
     yield store
     store.close()
 
@@ -132,33 +134,49 @@ class Vanishing(ForgetfulProxy):
         threading.Thread(target=self._accept, daemon=True).start()
 
 
+GIVES_UP_SECONDS = 3.0
+
+
+def recover(store: RemoteStore) -> list[Claimed]:
+    """Whoever gives up so soon may have to ask more than once on a slow machine."""
+    found: list[list[Claimed]] = []
+
+    def is_answered() -> bool:
+        with suppress(StoreUnavailable):
+            found.append(store.recover("ann"))
+        return bool(found)
+
+    wait_until(is_answered, what="the control plane answers")
+    return found[0]
+
+
 def test_a_claim_is_kept_also_when_the_control_plane_was_gone_at_the_second_try(served: Served) -> None:
     """The second try says that it never left; the first one did."""
     queue, ids = enqueue(served, 2)
     with Vanishing(served.url) as way:
-        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=3)
+        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=GIVES_UP_SECONDS)
         way.lose_answer_to(b"/internal/worker/claim")
         with pytest.raises(StoreUnavailable):
             store.claim("ann", 2, [queue])
         way.begin_again()
 
-        assert [job.job_id for job in store.recover("ann")] == ids
+        assert [job.job_id for job in recover(store)] == ids
         store.close()
 
 
 def test_a_claim_whose_caller_gave_up_is_recovered(served: Served) -> None:
     queue, ids = enqueue(served, 2)
     with LosingAll(served.url) as way:
-        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=3)
+        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=GIVES_UP_SECONDS)
         with pytest.raises(StoreUnavailable):
             store.claim("ann", 2, [queue])
         way.is_mended = True
 
-        recovered = store.recover("ann")
+        recovered = recover(store)
 
         assert [job.job_id for job in recovered] == ids
         assert [history(served, job_id) for job_id in ids] == [["enqueued", "claimed"]] * 2
         reports = [Report(job.job_id, job.attempt, job.lease_token, Released(), "ann") for job in recovered]
-        assert [answer.status for answer in store.settle(reports)] == [Status.APPLIED] * 2
-        assert store.recover("ann") == []
+        assert [answer.ok for answer in store.settle(reports)] == [True] * 2
+        assert recover(store) == []
         store.close()

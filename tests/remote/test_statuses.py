@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -23,8 +24,10 @@ from holdfast.torture.proxy_answers import Answers, ProxyResponse
 from tests.chaos.databases import query
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import DEADLINE_SECONDS
 
-JOBS, HELD = 60, 6
+JOBS, HELD = 20, 6  # jobs for each group of pages, and jobs that run at once
+LONG_AND_ONCE: dict[str, Any] = {"max_attempts": 1, "lease_seconds": 600.0}
 EVERYTHING = (b" /internal/worker/",)
 REPORTS = (b" /internal/worker/reports",)
 JSON = "application/json"
@@ -78,14 +81,15 @@ TASKS = """
 
 
 @dataclass(frozen=True)
-class TwoOfThree(Answers):
-    """The first two of every three, so that no luck decides."""
+class AllButTheLast(Answers):
+    """All but the last of every `every`, so that no luck decides."""
 
+    every: int = 3
     number: Iterator[int] = field(default_factory=itertools.count)
 
     def page(self, request: bytes, chosen: random.Random) -> ProxyResponse | None:
         page = Answers(self.pages, 1.0, self.carried_out, self.paths).page(request, chosen)
-        return None if page is None or next(self.number) % 3 == 2 else page
+        return None if page is None or next(self.number) % self.every == self.every - 1 else page
 
 
 @pytest.fixture
@@ -109,25 +113,24 @@ def all_are_over(fleet: Fleet) -> bool:
     return not any(fleet.counts().get(state) for state in ACTIVE)
 
 
-@pytest.mark.parametrize(
-    ("pages", "carried_out"),
-    [*((pages, 0.0) for pages in PAGES.values()), (ALL_PAGES, 1.0)],
-    ids=[*PAGES, "all, after the server has carried it out"],
-)
 def test_half_of_all_reports_answered_by_the_proxy_leave_every_job_succeeded(
-    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[ProxyResponse], carried_out: float
+    sqlite_fleet: Fleet, proxy: FaultProxy
 ) -> None:
+    """By one group of pages after the other; the last time after the server has carried the request out."""
     sqlite_fleet.tasks(TASKS)
-    ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(JOBS)]
-    proxy.answer(Answers(pages, chance=0.5, carried_out=carried_out, paths=REPORTS))
-
     sqlite_fleet.remote_worker(url_of(proxy), "--slots", "4")
-    sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over", timeout=90.0)
+    ids: list[str] = []
+    for group, pages in {**PAGES, "carried out": ALL_PAGES}.items():
+        carried_out = float(group == "carried out")
+        proxy.answer(AllButTheLast(pages, carried_out=carried_out, paths=REPORTS, every=2))
+        numbers = range(len(ids), len(ids) + JOBS)
+        ids += [sqlite_fleet.enqueue("answer", {"number": number}, **LONG_AND_ONCE) for number in numbers]
+        sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), f"every job is over: {group}")
+        assert proxy.pass_on() > 0, group
+        assert sqlite_fleet.counts() == {"succeeded": len(ids)}, group
 
-    assert proxy.pass_on() > 0
-    assert sqlite_fleet.counts() == {"succeeded": JOBS}
     assert sqlite_fleet.charged() == (0, 0)
-    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(JOBS))
+    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(len(ids)))
 
 
 def test_a_third_of_everything_answered_by_the_proxy_holds_up_no_job_for_good(
@@ -135,11 +138,14 @@ def test_a_third_of_everything_answered_by_the_proxy_holds_up_no_job_for_good(
 ) -> None:
     """Claims, heartbeats, logs and announcements as well, from the start of the worker on."""
     sqlite_fleet.tasks(TASKS)
-    ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(JOBS)]
+    ids = [
+        sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1, lease_seconds=600.0)
+        for number in range(JOBS)
+    ]
     proxy.answer(Answers(ALL_PAGES, chance=0.3, carried_out=0.5, paths=EVERYTHING))
 
     worker = sqlite_fleet.remote_worker(url_of(proxy), "--slots", "4")
-    sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over", timeout=120.0)
+    sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over")
     proxy.pass_on()
 
     assert sqlite_fleet.counts() == {"succeeded": JOBS}
@@ -150,17 +156,14 @@ def test_a_third_of_everything_answered_by_the_proxy_holds_up_no_job_for_good(
     assert {task.name for task in sqlite_fleet.store.announced_tasks()} >= {"answer", "hold"}
 
 
-@pytest.mark.parametrize("pages", [PAGES["500"], PAGES["404"]], ids=["500", "404"])
-def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(
-    sqlite_fleet: Fleet, proxy: FaultProxy, pages: list[ProxyResponse]
-) -> None:
+def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(sqlite_fleet: Fleet, proxy: FaultProxy) -> None:
     sqlite_fleet.tasks(TASKS)
     ids = [sqlite_fleet.enqueue("hold", {"number": number}) for number in range(HELD)]
     worker = sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD), "--grace", "0s")
     for number in range(HELD):
         sqlite_fleet.wait_for_file(f"held-{number}")
 
-    proxy.answer(TwoOfThree(pages, paths=REPORTS))
+    proxy.answer(AllButTheLast([*PAGES["500"], *PAGES["404"]], paths=REPORTS))
     assert worker.stop() == 0, worker.text()
     assert proxy.pass_on() > 0
 
@@ -191,7 +194,7 @@ class Changing(BaseHTTPRequestHandler):
         headers = {name: self.headers.get(name, JSON) for name in ("Authorization", "Content-Type")}
         if self.path.endswith("/reports") and next(self.number) % 3 < 2:
             body = type(self).change(body, headers)
-        with httpx.Client(timeout=60.0) as client:
+        with httpx.Client(timeout=DEADLINE_SECONDS) as client:
             response = client.request(self.command, f"{self.target}{self.path}", content=body, headers=headers)
         self.send_response(response.status_code)
         for name, value in (("Content-Type", JSON), ("Content-Length", str(len(response.content)))):
@@ -216,38 +219,40 @@ def change_type(body: bytes, headers: dict[str, str]) -> bytes:
     return body
 
 
-@pytest.mark.parametrize("change", [lose_body, cut_body, change_type])
-def test_reports_that_are_changed_on_the_way_leave_every_job_succeeded(
-    sqlite_fleet: Fleet, plane: Served, change: Callable[[bytes, dict[str, str]], bytes]
-) -> None:
+def test_reports_that_are_changed_on_the_way_leave_every_job_succeeded(sqlite_fleet: Fleet, plane: Served) -> None:
     """The control plane's own 422 then says nothing about the report."""
     sqlite_fleet.tasks(TASKS)
-    ids = [sqlite_fleet.enqueue("answer", {"number": number}, max_attempts=1) for number in range(HELD)]
-    parts = {"target": plane.url, "change": staticmethod(change), "number": itertools.count()}
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Changed", (Changing,), parts)) as server:
+    ids: list[str] = []
+    parts = {"target": plane.url, "change": staticmethod(lose_body), "number": itertools.count()}
+    changed = type("Changed", (Changing,), parts)
+    with ThreadingHTTPServer(("127.0.0.1", 0), changed) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         worker = sqlite_fleet.remote_worker(f"http://127.0.0.1:{server.server_port}", "--slots", "1")
-        sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), "every job is over", timeout=90.0)
+        for change in (lose_body, cut_body, change_type):
+            changed.change = staticmethod(change)
+            changed.number = itertools.count()
+            numbers = range(len(ids), len(ids) + HELD)
+            ids += [sqlite_fleet.enqueue("answer", {"number": number}, **LONG_AND_ONCE) for number in numbers]
+            sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), f"every job is over: {change.__name__}")
+            assert next(changed.number) > 2, "some reports were changed"
         worker.kill()
         server.shutdown()
-    assert sqlite_fleet.counts() == {"succeeded": HELD}
-    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(HELD))
+    assert sqlite_fleet.counts() == {"succeeded": len(ids)}
+    assert [sqlite_fleet.job(job_id).result for job_id in ids] == list(range(len(ids)))
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES["bodies and cookies that cannot be read"], ProxyResponse(200, b'{"status":"ok"}', JSON)]
-)
 def test_client_raises_store_unavailable_for_response_of_something_else_and_recovers(
-    sqlite_fleet: Fleet, plane: Served, proxy: FaultProxy, page: ProxyResponse
+    sqlite_fleet: Fleet, plane: Served, proxy: FaultProxy
 ) -> None:
     job = sqlite_fleet.enqueue("answer", {"number": 1})
     with closing(App(url_of(proxy), token=plane.tokens["client"])) as app:
-        proxy.answer(Answers([page], chance=1.0))
-        with pytest.raises(StoreUnavailable):
-            app.store.job(job)
-        proxy.pass_on()
-        assert app.store.job(job).id == job
+        for page in (*PAGES["bodies and cookies that cannot be read"], ProxyResponse(200, b'{"status":"ok"}', JSON)):
+            proxy.answer(Answers([page], chance=1.0))
+            with pytest.raises(StoreUnavailable):
+                app.store.job(job)
+            proxy.pass_on()
+            assert app.store.job(job).id == job, page
 
 
 def test_report_that_the_store_fails_does_not_hold_up_its_neighbours(tmp_path: Path, postgres_url: str) -> None:

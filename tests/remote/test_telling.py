@@ -17,6 +17,7 @@ from holdfast.remote.leases import Leases
 from holdfast.remote.store import RemoteStore
 from holdfast.wiring.http import open_control_plane
 from tests.serve.grounds import Served
+from tests.servers.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
 
@@ -28,7 +29,7 @@ def token(served: Served) -> str:
 
 @pytest.fixture
 def remote(served: Served, token: str) -> Iterator[RemoteStore]:
-    remote = open_control_plane(served.url, token)
+    remote = open_control_plane(served.url, token, timeout_seconds=DEADLINE_SECONDS)
     yield remote
     remote.close()
 
@@ -36,7 +37,7 @@ def remote(served: Served, token: str) -> Iterator[RemoteStore]:
 @pytest.fixture
 def beside(served: Served, token: str) -> Iterator[RemoteStore]:
     """Another store of the same worker."""
-    beside = open_control_plane(served.url, token)
+    beside = open_control_plane(served.url, token, timeout_seconds=DEADLINE_SECONDS)
     yield beside
     beside.close()
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.domain.lifecycle import State
+from tests.chaos.databases import query
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
 
@@ -30,7 +31,7 @@ TASKS = """
     def finish_within(ctx: Context) -> None:
         ctx.complete_in(None, {})
 
-    @app.task(lease="3s")
+    @app.task
     def wait_for(name: str) -> str:
         Path("started").write_text(str(os.getpid()))
         while not Path(name).exists():
@@ -79,8 +80,9 @@ def test_a_token_that_is_rotated_in_its_file_keeps_the_leases(sqlite_fleet: Flee
     file = sqlite_fleet.folder / "token"
     file.write_text(sqlite_fleet.token)
     sqlite_fleet.tasks(TASKS)
-    job_id = sqlite_fleet.enqueue("wait_for", {"name": "go"}, lease_seconds=3.0)
-    worker = sqlite_fleet.remote_worker(plane.url, token=f"@{file}", LEASE_SECONDS="3")
+    job_id = sqlite_fleet.enqueue("wait_for", {"name": "go"}, lease_seconds=600.0)
+    beating = {"LEASE_SECONDS": "600", "HOLDFAST_HEARTBEAT_SECONDS": "0.5"}
+    worker = sqlite_fleet.remote_worker(plane.url, token=f"@{file}", **beating)
     sqlite_fleet.wait_for_file("started")
 
     renewed = plane.store.rotate_token(issued.name)
@@ -109,13 +111,18 @@ def test_a_worker_whose_token_was_revoked_ends_nothing_of_its_own_accord(sqlite_
     plane.store.revoke_token(issued.name)
 
     worker.wait_for_log("does not accept the token")
-    sqlite_fleet.wait_gone([pid], "the job is stopped before its lease is over", timeout=10.0)
+    sqlite_fleet.wait_gone([pid], "the job is stopped, as its lease is not renewed")
     assert worker.running
+    sqlite_fleet.wait_for_state(job_id, State.PENDING)
+    query(sqlite_fleet.url, "UPDATE holdfast_jobs SET lease_seconds = 600")  # the next lease may last
     sqlite_fleet.tell("go")
     sqlite_fleet.token = plane.new_token("worker", "client")
-    other = sqlite_fleet.remote_worker(plane.url, LEASE_SECONDS="3")
-    job = sqlite_fleet.wait_for_state(job_id, State.SUCCEEDED, timeout=40.0)
-    assert (job.attempt, sqlite_fleet.event_names(job_id).count("succeeded")) == (2, 1)
+    other = sqlite_fleet.remote_worker(plane.url)
+    job = sqlite_fleet.wait_for_state(job_id, State.SUCCEEDED)
+    names = sqlite_fleet.event_names(job_id)
+    # A slow machine may have lost its lease before the token was revoked.
+    assert job.attempt == names.count("lease_lost") + 1 >= 2
+    assert names.count("succeeded") == 1
     assert other.stop() == 0
 
 
@@ -130,7 +137,7 @@ def test_a_wrong_token_is_told_at_start(sqlite_fleet: Fleet, plane: Served) -> N
     assert wrong not in worker.text()
 
 
-def test_an_idle_worker_waits_at_the_control_plane_and_stops_at_once(sqlite_fleet: Fleet, plane: Served) -> None:
+def test_an_idle_worker_waits_at_the_control_plane_and_stops(sqlite_fleet: Fleet, plane: Served) -> None:
     sqlite_fleet.tasks(TASKS)
     worker = sqlite_fleet.remote_worker(plane.url)
 
@@ -144,7 +151,7 @@ def test_an_idle_worker_waits_at_the_control_plane_and_stops_at_once(sqlite_flee
     sqlite_fleet.wait_for_state(job_id, State.SUCCEEDED)
     sqlite_fleet.wait(lambda: waiting() == 1, "the worker waits again")
 
-    assert worker.stop(timeout=15.0) == 0
+    assert worker.stop() == 0
     assert sqlite_fleet.counts() == {"succeeded": 1}
 
 
@@ -161,7 +168,6 @@ def test_its_supervisor_loads_no_database_library(sqlite_fleet: Fleet, plane: Se
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert loaded & {"alembic", "psycopg", "sqlalchemy", "pydantic", "structlog"} == set()

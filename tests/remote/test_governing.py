@@ -1,4 +1,4 @@
-"""What a running job wants, over HTTP: records, sources and the cache, under its lease; and a worker whose jobs do."""
+"""What a running job wants, over HTTP: records, sources and the cache, under its lease."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from holdfast.domain.answers import Beat
 from holdfast.domain.errors import ConfigurationError, InvalidInput, LeaseLost, NotAllowed
 from holdfast.domain.events import Event, Events
-from holdfast.domain.lifecycle import State
 from holdfast.domain.manifest import TaskInfo
 from holdfast.domain.outcome import Released, Report
 from holdfast.domain.record import Kept, NewRecord
@@ -23,8 +22,7 @@ from holdfast.ports import Store
 from holdfast.remote.store import RemoteStore
 from holdfast.wiring.http import open_control_plane
 from tests.chaos.proxy import ForgetfulProxy
-from tests.remote.fleet import Fleet
-from tests.serve.grounds import Served, serving
+from tests.serve.grounds import Served
 from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 on_sqlite = pytest.mark.parametrize("served_database", ["sqlite"], indirect=True, scope="module")
@@ -163,44 +161,3 @@ def test_what_the_token_does_not_allow_is_a_warning_told_once(served: Served) ->
     ]
     assert any("forbidden" in said.fields["error"] for said in told)
     assert "forbidden" not in {source.name for source in served.store.sources()}
-
-
-TASKS = """
-    app.source("shop", max_concurrent=1, burst=5)
-
-    @app.task
-    def watch(ctx: Context) -> list:
-        asked = []
-
-        def ask() -> dict:
-            asked.append(1)
-            return {"title": "Dime", "price": 950}
-
-        with ctx.source("shop", max_wait="10m") as shop:
-            found = [shop.cached({"coin": "dime"}, ask, ttl="10m") for _ in range(2)]
-            first = ctx.record("dimes", "shop", found[0], external_id="17", strength=0.5)
-            again = ctx.record("dimes", "shop", found[1], external_id="17", strength=0.4)
-        only = ctx.upsert_single("dimes-value", {"cents": 95000})
-        return [len(asked), str(first.kept), str(again.kept), only.dedupe_key]
-"""
-
-
-def test_the_jobs_of_a_worker_record_enter_and_cache(sqlite_fleet: Fleet) -> None:
-    sqlite_fleet.tasks(TASKS)
-    jobs = [sqlite_fleet.enqueue("watch") for _ in range(2)]
-    with serving(sqlite_fleet.url) as plane:
-        worker = sqlite_fleet.remote_worker(plane.url, "--drain", "--slots", "2")
-        assert worker.wait() == 0
-    done = [sqlite_fleet.job(job_id) for job_id in jobs]
-    assert [job.state for job in done] == [State.SUCCEEDED] * 2, [job.last_error for job in done]
-    results = sorted((job.result for job in done), reverse=True)
-    assert results == [[1, "created", "existing", "single"], [0, "existing", "existing", "single"]], (
-        "one asked for both"
-    )
-    store = sqlite_fleet.store
-    shop = store.source("shop")
-    assert (shop.max_concurrent, shop.failure_streak) == (1, 0)
-    assert shop.last_success_at is not None
-    records = {record.scope: record for record in store.records().items}
-    assert records["dimes"].data == {"title": "Dime", "price": 950}
-    assert records["dimes-value"].job_id in jobs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -13,7 +12,10 @@ from holdfast.domain.lifecycle import State
 from tests.chaos.databases import query
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
+from tests.worker.site import WorkerProcess
 
+# The command, and then the modules that it has loaded.
+PROGRAM = "import sys; from holdfast.cli import main; assert main(sys.argv[1:]) == 0; print(*sys.modules)"
 NOWHERE = "postgresql://nobody:wrong@127.0.0.1:1/none"
 
 TASKS = """
@@ -48,12 +50,20 @@ def plane(sqlite_fleet: Fleet) -> Iterator[Served]:
 
 
 def test_it_runs_jobs_and_never_looks_for_a_database(sqlite_fleet: Fleet, plane: Served) -> None:
+    """And its supervisor does not even load a library of databases."""
     sqlite_fleet.tasks(TASKS)
     parent = sqlite_fleet.enqueue("parent", {"number": 7})
     refused = sqlite_fleet.enqueue("finish_within")
 
-    worker = sqlite_fleet.remote_worker(plane.url, "--drain", DATABASE_URL=NOWHERE)
-    assert worker.wait() == 0
+    flags = ["worker", "tasks:app", "--drain", "--processes", "1", "--control-plane", plane.url]
+    environment = sqlite_fleet.environment(HOLDFAST_TOKEN=sqlite_fleet.token, DATABASE_URL=NOWHERE)
+    log = sqlite_fleet.folder / "worker.log"
+    worker = WorkerProcess([sys.executable, "-c", PROGRAM, *flags], sqlite_fleet.folder, environment, log)
+    sqlite_fleet.workers.append(worker)
+    assert worker.wait() == 0, worker.text()
+    loaded = {name.partition(".")[0] for name in worker.text().splitlines()[-1].split()}
+    assert "holdfast" in loaded
+    assert loaded & {"alembic", "psycopg", "sqlalchemy", "pydantic", "structlog"} == set()
 
     job = sqlite_fleet.job(parent)
     child = sqlite_fleet.job(job.result)
@@ -153,21 +163,3 @@ def test_an_idle_worker_waits_at_the_control_plane_and_stops(sqlite_fleet: Fleet
 
     assert worker.stop() == 0
     assert sqlite_fleet.counts() == {"succeeded": 1}
-
-
-def test_its_supervisor_loads_no_database_library(sqlite_fleet: Fleet, plane: Served) -> None:
-    sqlite_fleet.tasks("@app.task\ndef nothing() -> None: ...")
-    sqlite_fleet.enqueue("nothing")
-    program = "import sys; from holdfast.cli import main; assert main(sys.argv[1:]) == 0; print(*sys.modules)"
-    flags = ["worker", "tasks:app", "--drain", "--processes", "1", "--control-plane", plane.url]
-    environment = sqlite_fleet.environment(HOLDFAST_TOKEN=sqlite_fleet.token)
-    done = subprocess.run(
-        [sys.executable, "-c", program, *flags],
-        cwd=sqlite_fleet.folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
-    assert loaded & {"alembic", "psycopg", "sqlalchemy", "pydantic", "structlog"} == set()

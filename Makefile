@@ -17,7 +17,7 @@ PYTHON ?=
 # Extra arguments for demo, test, test-long, bench, bench-peers, mutants and simulate: make test ARGS="-k lease"
 ARGS ?=
 
-.PHONY: help setup demo programs test test-long test-stressed check format bench bench-peers audit mutants simulate docs lock clean
+.PHONY: help setup demo programs test test-long test-stressed coverage check format bench bench-peers audit mutants simulate docs lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,14 @@ test-long: $(STAMP) programs ## Run the tests that take minutes
 
 test-stressed: $(STAMP) programs ## Run the test suite beside busy processes, then under a CPU quota
 	@$(PY) -m scripts.stressed_suite $(ARGS)
+
+# Some tests are red when every line is counted (what a module may import, for example): that does not matter here.
+coverage: $(STAMP) programs ## Run the test suite and show its branch coverage
+	@mkdir -p .cache/coverage
+	@$(PY) -m coverage erase
+	-@COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(PY) -m coverage run -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report --skip-covered --sort=cover
 
 check: $(STAMP) ## Lint, check the format, check types and import layers
 	@$(BIN)/ruff check --quiet .

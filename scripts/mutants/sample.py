@@ -3,11 +3,10 @@
 The table of `python -m scripts.mutants` holds the lines that keep a promise. This draws from all lines, so that a
 change of the suite can be measured: the same seed draws the same mutants as long as the code is the same.
 
-    python -m scripts.mutants.sample --coverage FILE [--count 200] [--seed 1] [--out FILE]
+    make coverage
+    python -m scripts.mutants.sample [--count 200] [--seed 1] [--coverage FILE] [--out FILE]
 
---coverage   a coverage data file with a context for each test function, which says what to run for a line:
-             python -m coverage run --rcfile=scripts/mutants/contexts.cfg -m pytest -n 2 -m "not long"
-             python -m coverage combine --rcfile=scripts/mutants/contexts.cfg
+--coverage   what `make coverage` has measured: it says which tests run a line
 --out        JSON, a finding a line; what it already holds is not run again
 """
 
@@ -192,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "python -m scripts.mutants.sample", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--coverage", type=Path, required=True)
+    parser.add_argument("--coverage", type=Path, default=REPOSITORY / ".cache" / "coverage" / "data")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=REPOSITORY / ".cache" / "sample.jsonl")

@@ -140,7 +140,7 @@ def test_a_client_that_gives_up_costs_only_itself(ways: Ways, pgbouncer: Pgbounc
     def works_again() -> bool:
         try:
             with impatient.statement() as transaction:
-                return transaction.cursor.execute("SELECT 1").fetchone() == (1,)
+                return bool(transaction.cursor.execute("SELECT 1").fetchone() == (1,))
         except StoreUnavailable:  # this may take two seconds on a busy machine
             return False
 

@@ -223,19 +223,23 @@ def test_reports_that_are_changed_on_the_way_leave_every_job_succeeded(sqlite_fl
     """The control plane's own 422 then says nothing about the report."""
     sqlite_fleet.tasks(TASKS)
     ids: list[str] = []
-    parts = {"target": plane.url, "change": staticmethod(lose_body), "number": itertools.count()}
-    changed = type("Changed", (Changing,), parts)
-    with ThreadingHTTPServer(("127.0.0.1", 0), changed) as server:
+
+    class Changed(Changing):
+        target = plane.url
+        number = itertools.count()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Changed) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
         worker = sqlite_fleet.remote_worker(f"http://127.0.0.1:{server.server_port}", "--slots", "1")
-        for change in (lose_body, cut_body, change_type):
-            changed.change = staticmethod(change)
-            changed.number = itertools.count()
+        changes: list[Callable[[bytes, dict[str, str]], bytes]] = [lose_body, cut_body, change_type]
+        for change in changes:
+            Changed.change = staticmethod(change)
+            Changed.number = itertools.count()
             numbers = range(len(ids), len(ids) + HELD)
             ids += [sqlite_fleet.enqueue("answer", {"number": number}, **LONG_AND_ONCE) for number in numbers]
             sqlite_fleet.wait(lambda: all_are_over(sqlite_fleet), f"every job is over: {change.__name__}")
-            assert next(changed.number) > 2, "some reports were changed"
+            assert next(Changed.number) > 2, "some reports were changed"
         worker.kill()
         server.shutdown()
     assert sqlite_fleet.counts() == {"succeeded": len(ids)}

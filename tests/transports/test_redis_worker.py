@@ -3,6 +3,7 @@
 import signal
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def add(number: int = 0) -> int:
 """
 
 
-def environment(fleet: Fleet) -> dict[str, str]:
+def environment(fleet: Fleet) -> dict[str, Any]:
     """Of a worker that does not take a slow Redis for one that is away."""
     return {"HOLDFAST_REDIS_PREFIX": fleet.options.prefix, "HOLDFAST_REDIS_TIMEOUT": "60s"}
 
@@ -55,6 +56,6 @@ def test_draining_ends_when_the_database_has_nothing_more_not_when_the_stream_is
     sqlite_site.tasks(TASKS)
     fleet.enqueue(3)
     fleet.enqueue(3, fleet.plain)
-    sqlite_site.drain("--processes", "1", REDIS_URL=fleet.options.url, **environment(fleet))
+    sqlite_site.drain("--processes", "1", "--redis", fleet.options.url, **environment(fleet))
     assert sqlite_site.counts() == {"succeeded": 6}
     assert (fleet.length(), fleet.pending()) == (0, 0)

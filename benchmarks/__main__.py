@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from benchmarks import claim_cost, dashboard, doors, governance, ledger, retention, sizes, worker
+from benchmarks.cost import running as cost
 from benchmarks.curves import running as curves
 from benchmarks.databases import Databases, databases
 
@@ -23,8 +24,12 @@ PARTS: dict[str, Callable[[Databases, float], str]] = {
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["cost"]:
+        return cost.run(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="What Holdfast costs on this machine.")
-    parser.add_argument("parts", nargs="*", help=f"which: {', '.join(PARTS)} (default: all); or: curves [name …]")
+    parser.add_argument(
+        "parts", nargs="*", help=f"which: {', '.join(PARTS)} (default: all); or: curves [name …]; or: cost --help"
+    )
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the full size, such as 0.01")
     options = parser.parse_args()
     if options.parts[:1] == ["curves"]:

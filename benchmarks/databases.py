@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,20 +41,25 @@ class Databases:
 
     @contextmanager
     def store(self, kind: str) -> Iterator[SqlStore]:
+        with self.empty(kind) as url:
+            if kind == "postgres":
+                upgrade.upgrade(open_database(url).engine)
+            store = open_store(url)
+            try:
+                yield store
+            finally:
+                store.close()
+
+    @contextmanager
+    def empty(self, kind: str) -> Iterator[str]:
+        """The URL of a new database without tables."""
         self._made += 1
         name = f"bench_{self._made}"
-        if kind == "sqlite":
-            store = open_store(f"sqlite:///{self._folder / name}.db")
-        else:
-            assert self._server is not None
-            self._server.create_database(name)
-            url = self._server.url(name)
-            upgrade.upgrade(open_database(url).engine)
-            store = open_store(url)
+        if kind == "postgres":
+            self.server.create_database(name)
         try:
-            yield store
+            yield f"sqlite:///{self._folder / name}.db" if kind == "sqlite" else self.server.url(name)
         finally:
-            store.close()
             self._remove(kind, name)
 
     def _remove(self, kind: str, name: str) -> None:
@@ -67,9 +72,10 @@ class Databases:
 
 
 @contextmanager
-def databases(*, postgres: bool = True) -> Iterator[Databases]:
+def databases(*, postgres: bool = True, settings: Mapping[str, str] | None = None) -> Iterator[Databases]:
+    """`settings` of the server come on top of those of DURABLE."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        server = PostgresServer(DURABLE) if postgres else None
+        server = PostgresServer({**DURABLE, **(settings or {})}) if postgres else None
         if server is not None:
             server.start()
         try:

@@ -1,0 +1,1 @@
+"""`python -m benchmarks cost`: CPU time per job, beside that of another revision."""

@@ -59,7 +59,7 @@ def connect(url: str, *, autocommit: bool = False) -> psycopg.Connection[tuple[A
 def query(url: str, statement: str) -> Rows:
     """The rows of one statement, on a connection of its own."""
     if is_sqlite(url):
-        with closing(sqlite3.connect(sqlite_path(url), timeout=20, isolation_level=None)) as lite:
+        with closing(sqlite3.connect(sqlite_path(url), timeout=60, isolation_level=None)) as lite:
             lite.execute("PRAGMA wal_autocheckpoint = 0")
             return lite.execute(statement).fetchall()
     with connect(url, autocommit=True) as postgres:

@@ -48,7 +48,7 @@ def claim_by_message(worker: Fleet, producer: Fleet) -> Claimed:
         found.extend(job for job in worker.claim() if job.message_id is not None)
         return bool(found)
 
-    wait_until(claims, what="a message leads to a job", timeout=30.0)
+    wait_until(claims, what="a message leads to a job")
     return found[0]
 
 
@@ -61,11 +61,11 @@ def test_messages_flow_again_after_a_switchover(address: Address, sqlite_url: st
 
 
 def test_rq_gets_messages_again_after_a_switchover(address: Address, sqlite_url: str) -> None:
-    queues = RqQueues(address.url, timeout=5.0)
+    queues = RqQueues(address.url, timeout=60.0)
     with Fleet(sqlite_url, address.url, uuid.uuid4().hex) as fleet:
         sweep = RqSweep(fleet.plain, queues)
         fleet.plain.enqueue(NewJob(task="add"))
         assert sum(sweep.steps()) == 1
         address.switch_over(fleet)
-        wait_until(lambda: sum(sweep.steps()) == 1, what="the sweep offers the job to the new primary", timeout=30.0)
+        wait_until(lambda: sum(sweep.steps()) == 1, what="the sweep offers the job to the new primary")
     queues.close()

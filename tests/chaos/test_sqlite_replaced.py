@@ -54,7 +54,7 @@ def remove_siblings(path: Path) -> None:
 
 
 def states(path: Path) -> list[str]:
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20.0)) as connection:
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=60.0)) as connection:
         return [row[0] for row in connection.execute("SELECT state FROM holdfast_jobs ORDER BY id")]
 
 

@@ -19,7 +19,7 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import enqueueing
 from tests.chaos.crew import Crew
 from tests.chaos.databases import assert_verified, connect, deadlocks, is_sqlite, opened, query
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 THREADS = 50
 ROUNDS = 4
@@ -187,7 +187,7 @@ def test_requeue_that_waits_for_a_key_loses_only_that_one(postgres_store: SqlSto
         )
         wait_until(lambda: query(postgres_url, waiting) == [(1,)], what="the requeue waits for the key")
         somebody.commit()
-        answers = operator.result(30)
+        answers = operator.result(DEADLINE_SECONDS)
     assert [answer.did for answer in answers] == [Operated.KEY_TAKEN, Operated.REQUEUED, Operated.REQUEUED]
     assert_verified(postgres_url)
 

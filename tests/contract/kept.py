@@ -140,7 +140,7 @@ class FileJudge:
         return verify(self._histories)
 
     def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        return sqlite3.connect(self._path, timeout=60, isolation_level=None)
 
 
 _FILES = FileJudge()

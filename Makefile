@@ -57,7 +57,7 @@ programs: $(STAMP)
 	@$(PY) scripts/fetch_debian.py curl >/dev/null || true
 
 test: $(STAMP) programs ## Run the test suite without the long tests
-	@$(PY) -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
+	@$(PY) -m pytest -n 3 --dist worksteal -m "not long" $(ARGS)
 
 test-long: $(STAMP) programs ## Run the tests that take minutes
 	@$(PY) -m pytest -m long --timeout 1800 $(ARGS)
@@ -69,7 +69,7 @@ test-stressed: $(STAMP) programs ## Run the test suite beside busy processes, th
 coverage: $(STAMP) programs ## Run the test suite and show its branch coverage
 	@mkdir -p .cache/coverage
 	@$(PY) -m coverage erase
-	-@COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(PY) -m coverage run -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
+	-@COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(PY) -m coverage run -m pytest -n 3 --dist worksteal -m "not long" $(ARGS)
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report --skip-covered --sort=cover
 

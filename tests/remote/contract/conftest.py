@@ -105,14 +105,8 @@ NOT_OVER_HTTP = {
 }
 
 
-# The suite runs what workers and clients do all day; the rest, and what takes long, is for `make test-long`.
-ALWAYS = ("test_announce", "test_claim", "test_enqueue", "test_heartbeat", "test_replay", "test_settle")
-LONG = (
-    "test_a_batch_of_more_than_one_chunk_is_still_all_or_nothing",
-    "test_any_payload_comes_back_as_it_went_in",
-    "test_five_thousand_jobs_are_one_batch",
-    "test_many_leases_are_renewed_at_once",
-)
+# One call of every verb. All that the verbs do is proved on the database; over HTTP by `make test-long`.
+ALWAYS = ("test_verbs",)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` decides
@@ -121,7 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = [item for item in items if item.path.parent == here]
     left_out = {item for item in ours if _is_left_out(item)}
     for item in ours:
-        if item.path.stem not in ALWAYS or item.name.partition("[")[0] in LONG:
+        if item.path.stem not in ALWAYS:
             item.add_marker(pytest.mark.long)
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))

@@ -1,6 +1,5 @@
 """`holdfast bench`: what it measures, and that it leaves a store as it was."""
 
-import os
 import re
 import signal
 import subprocess
@@ -118,7 +117,7 @@ def test_a_run_that_is_interrupted_leaves_nothing_behind(
     while True:
         with measuring(holdfast, "--seconds", "2", "--json") as process:
             wait_until(lambda: stage(inhabited) or process.poll() is not None, what="it is under way")
-            os.kill(process.pid, sent)
+            process.send_signal(sent)  # unless it has ended
             out, err = process.communicate(timeout=DEADLINE_SECONDS)
         if process.returncode != 0:  # else it had ended before this test, which was held up, could interrupt it
             break

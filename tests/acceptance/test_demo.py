@@ -72,12 +72,31 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
+class Unhurried(CommandLine):
+    """The command line of a demo whose leases survive a pause of five seconds, and which waits longer than 45 s."""
+
+    SITE = """
+from holdfast.cli.demo import stage
+stage.LEASE_SECONDS, stage.PATIENCE_SECONDS = 10.0, 250.0
+"""
+
+    def __init__(self, folder: Path, site: Path) -> None:
+        super().__init__(folder)
+        self._site = site
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(self.SITE)
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        path = [variables.pop("PYTHONPATH", ""), str(self._site)]
+        return super().environment(**variables, PYTHONPATH=os.pathsep.join(filter(None, path)))
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> CommandLine:
     """In an empty folder, with no configuration."""
     folder = tmp_path / "empty"
     folder.mkdir()
-    return CommandLine(folder)
+    return Unhurried(folder, tmp_path / "unhurried")
 
 
 def test_two_newcomers_at_once_see_every_scene_and_keep_nothing(

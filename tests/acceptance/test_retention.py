@@ -1,5 +1,7 @@
 """`holdfast retention`: rules, the dry run, the run; and what `holdfast verify` tells of it."""
 
+import re
+
 from holdfast import NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.stores.sql_store import SqlStore
@@ -72,7 +74,7 @@ def test_the_dry_run_tells_what_the_run_then_removes(holdfast: CommandLine, here
     assert in_order == "In order: 1 jobs, 3 events, no violation."
     shown = here("retention").succeeded().out
     assert "histories of 3 jobs" in shown
-    assert "histories: last begun just now by holdfast retention run" in shown or "s ago by holdfast" in shown
+    assert re.search(r"histories: last begun (just now|.* ago) by holdfast retention run", shown)
 
 
 def test_the_last_run_of_a_worker_is_shown(here: InProcess, store: SqlStore) -> None:

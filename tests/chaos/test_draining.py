@@ -8,20 +8,24 @@ from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Crashed, Failed, JobError, Outcome, Released, Snoozed, Succeeded
 from holdfast.domain.retry import RetryPolicy
 from holdfast.stores.sql_store import SqlStore
-from tests.chaos.crew import Crew
+from tests.chaos.crew import SIZE, Crew
 from tests.chaos.databases import assert_verified, opened, query
 from tests.chaos.diary import Diary, Worker, assert_log_agrees
+from tests.servers.waiting import wait_until
 
 JOBS = 2_000
 AT_ONCE = RetryPolicy(kind="fixed", base=0.0, jitter=0.0)
 SETBACKS = (Failed(JobError("flaky", "try again")), Crashed("killed", signal=9), Released("deploy"), Snoozed(0.0))
 
 
-def drain(number: int, url: str, held: Path) -> Diary:
+def drain(number: int, url: str, held: Path, begun: Path) -> Diary:
+    """Every process has a batch before the first of them ends a job."""
     chance = random.Random(number)
     with opened(url) as store:
         worker = Worker(store, f"worker-{number}", held)
         while batch := worker.next_batch(chance.randint(1, 60)):
+            (begun / str(number)).touch()
+            wait_until(lambda: len(list(begun.iterdir())) == SIZE, what="every process has a batch")
             chance.shuffle(batch)
             cut = chance.randrange(len(batch) + 1)
             for part in (batch[:cut], batch[cut:]):
@@ -39,9 +43,10 @@ def test_eight_processes_drain_two_thousand_jobs(store: SqlStore, store_url: str
     answers = store.enqueue_many(
         [NewJob(task="drain", payload={"n": n}, retry=AT_ONCE, max_attempts=100, max_crashes=100) for n in range(JOBS)]
     )
-    held = tmp_path / "held"
+    held, begun = tmp_path / "held", tmp_path / "begun"
     held.mkdir()
-    diaries = crew.run(drain, store_url, held)
+    begun.mkdir()
+    diaries = crew.run(drain, store_url, held, begun)
 
     assert_verified(store_url)
     assert_log_agrees(store_url, diaries)

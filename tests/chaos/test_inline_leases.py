@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from tests.chaos.databases import assert_verified, query
 from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 SHORT, LONG = 3.0, 600.0
-ROLE = "inline_worker"
+ROLE = f"inline_worker_{uuid.uuid4().hex}"  # roles are those of the whole server, also for tests beside these
 
 
 @contextmanager

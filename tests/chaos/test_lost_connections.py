@@ -16,7 +16,7 @@ from tests.chaos.crew import Crew
 from tests.chaos.databases import connect, opened, query
 from tests.chaos.diary import Diary, logged_claims, logged_endings
 from tests.chaos.toil import Toiler, acknowledged_in, assert_nothing_lost, finish
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 # Longer than the test: nobody's lease expires while the database is away.
 LEASE_SECONDS = 600.0
@@ -24,17 +24,21 @@ TURNS = 25
 CUT_ALL = """
     SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()"""
-CUT_ALL_AND_WAIT = CUT_ALL.replace("(pid)", "(pid, 10000)")
+CUT_ALL_AND_WAIT = CUT_ALL.replace("(pid)", f"(pid, {DEADLINE_SECONDS * 1000:.0f})")
+OVER = "over"  # a file beside those that the fleet writes
 AN_HOUR_LATER = """
     CREATE OR REPLACE FUNCTION holdfast_now() RETURNS timestamptz LANGUAGE sql VOLATILE
     AS 'SELECT clock_timestamp() + interval ''1 hour'''"""
 
 
 def toil(number: int, url: str, directory: Path) -> Diary:
+    """Until the test has done what it does meanwhile, and a few turns in any case."""
     with opened(url) as store:
         toiler = Toiler(store, f"worker-{number}", directory / f"worker-{number}", LEASE_SECONDS)
-        for _ in range(TURNS):
+        turns = 0
+        while turns < TURNS or not (directory / OVER).exists():
             toiler.take_a_turn()
+            turns += 1
         return toiler.worker.diary
 
 
@@ -82,6 +86,7 @@ def test_server_that_crashes_keeps_what_it_acknowledged(server: PostgresServer, 
     with crew.working(toil, url, tmp_path) as fleet:
         wait_for_progress(crew, tmp_path, 200)
         server.restart("immediate")
+        (tmp_path / OVER).touch()
         diaries = fleet.results()
     assert sum(diary.outages for diary in diaries) > 0
     assert_nothing_lost(url, acknowledged_in(tmp_path.iterdir()))
@@ -97,6 +102,7 @@ def test_connections_that_are_cut_again_and_again(postgres_url: str, crew: Crew,
             wait_for_progress(crew, tmp_path, lines)
             [(cut,)] = axe.execute(CUT_ALL).fetchall()
             cuts += cut
+        (tmp_path / OVER).touch()
         diaries = fleet.results()
     assert cuts > 0
     assert sum(diary.outages for diary in diaries) > 0

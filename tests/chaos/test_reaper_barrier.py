@@ -22,7 +22,7 @@ from holdfast.stores.database import Database, Row
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import reaping
 from tests.chaos.databases import MovableClock, assert_verified, connect, opened, query
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 LEASE = 60.0
 AT_ONCE = RetryPolicy(kind="fixed", base=0.0, jitter=0.0)
@@ -113,14 +113,14 @@ def stopped_between_read_and_write(store: SqlStore) -> Iterator[Future[Reaped]]:
         for page in read(database):
             if not reached.is_set():
                 reached.set()
-                assert over.wait(60)
+                assert over.wait(DEADLINE_SECONDS)
             yield page
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as thread:
         patch.setattr(reaping, "_expired_pages", pages)
         reaper = thread.submit(reap, store)
         try:
-            assert reached.wait(60)
+            assert reached.wait(DEADLINE_SECONDS)
             yield reaper
         finally:
             over.set()
@@ -152,7 +152,7 @@ def record(store: SqlStore, lease: Claimed) -> tuple[Job, list[AuditEvent]]:
 
 
 def reaped_jobs(reaper: Future[Reaped]) -> list[str]:
-    return [settled.job_id for settled in reaper.result(60).settled]
+    return [settled.job_id for settled in reaper.result(DEADLINE_SECONDS).settled]
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE, ids=lambda meanwhile: meanwhile.__name__)

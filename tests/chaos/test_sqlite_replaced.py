@@ -195,7 +195,7 @@ def test_worker_runs_the_jobs_of_a_restored_backup(sqlite_site: Site, tmp_path: 
     site.wait_for_state(kept, State.SUCCEEDED)
     remove_siblings(path)
     os.replace(copy, path)  # noqa: PTH105
-    site.wait(lambda: states(path) == ["succeeded"], "the worker runs the job of the new file", timeout=60.0)
+    site.wait(lambda: states(path) == ["succeeded"], "the worker runs the job of the new file")
     assert site.event_names(kept) == ["enqueued", "claimed", "succeeded"]
 
 

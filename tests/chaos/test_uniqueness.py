@@ -30,7 +30,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 @contextmanager
 def users_engine(url: str) -> Iterator[Engine]:
     """The engine of a program that enqueues in transactions of its own."""
-    engine = create_engine(url, pool_size=THREADS, connect_args={"timeout": 30} if is_sqlite(url) else {})
+    engine = create_engine(url, pool_size=THREADS, connect_args={"timeout": DEADLINE_SECONDS} if is_sqlite(url) else {})
     if is_sqlite(url):
         event.listen(engine, "connect", leave_transactions_to_us)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))

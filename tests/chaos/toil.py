@@ -22,10 +22,10 @@ from holdfast.domain.retry import RetryPolicy
 from holdfast.stores.sql_store import SqlStore
 from tests.chaos.databases import assert_verified, query
 from tests.chaos.diary import Worker
+from tests.servers.waiting import DEADLINE_SECONDS
 
 AT_ONCE = RetryPolicy(kind="fixed", base=0.0, jitter=0.0)
 SETBACKS: tuple[Outcome, ...] = (Failed(JobError("flaky", "try again")), Released())
-TRIES = 1_000
 PAUSE_SECONDS = 0.05
 
 Answer = TypeVar("Answer")
@@ -60,7 +60,8 @@ class Toiler:
         self._acknowledge(f"ended {it.job_id} {it.attempt} {it.event}" for it in answers if it.ok)
 
     def insist(self, ask: Callable[[], Answer]) -> Answer:
-        for _ in range(TRIES):
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < deadline:
             try:
                 return ask()
             except StoreUnavailable:

@@ -18,6 +18,7 @@ from holdfast.stores.cache_file import FORGETS_EVERY, CacheFile
 from holdfast.stores.sql_store import SqlStore
 from tests.contract.conftest import make_empty
 from tests.contract.ground import DIALECTS, ByHand, Clock, on_postgres
+from tests.servers.waiting import DEADLINE_SECONDS
 
 VALUES: list[Any] = [None, False, 0, "", "007", 1e300, 2**70, [], {}, {"a": [1, {"ü": "\u202e\U0001f600"}]}, "x" * 5000]
 
@@ -49,7 +50,7 @@ def kept(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> I
         yield Kept(request.getfixturevalue("store"), clock.move)
         return
     now = [1_000_000.0]
-    cache = CacheFile(tmp_path / "cache.db", tell=pytest.fail, clock=lambda: now[0])
+    cache = CacheFile(tmp_path / "cache.db", tell=pytest.fail, clock=lambda: now[0], busy_seconds=DEADLINE_SECONDS)
 
     def move(seconds: float) -> None:
         now[0] += seconds
@@ -237,7 +238,7 @@ def test_whoever_makes_the_file_at_the_same_time_shares_it(tmp_path: Path) -> No
 
     def open_all(number: int) -> None:
         for turn in range(rounds):
-            cache = CacheFile(tmp_path / f"cache{turn}.db", tell=pytest.fail)
+            cache = CacheFile(tmp_path / f"cache{turn}.db", tell=pytest.fail, busy_seconds=DEADLINE_SECONDS)
             gate.wait()
             cache.keep_cached("shop", f"k{number}", number, 60.0)
             found = cache.cached("shop", f"k{number}")

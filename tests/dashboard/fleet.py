@@ -93,7 +93,7 @@ class Fleet:
         """Everything beside jobs."""
         names = self.names
         self.store.set_source(names.source, rate_limit_per_minute=60.0, max_concurrent=4)
-        self.store.set_source(f"{names.source} 2", rate_limit_per_minute=60.0, paused_for=600.0)
+        self.store.set_source(f"{names.source} 2", rate_limit_per_minute=60.0, paused_for=36_000.0)
         self.store.pause_queue(f"{names.queue} 2")
         self.store.add_schedule(Declaration(name=names.schedule, task=names.task, cron="0 7 * * *"))
         self.store.run_schedule_now(names.schedule)

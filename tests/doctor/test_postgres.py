@@ -118,7 +118,7 @@ def unfinished_index(ground: Ground) -> Iterator[None]:
 def wrong_clock(ground: Ground) -> Iterator[None]:
     ground(
         "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql"
-        " AS $$SELECT pg_catalog.clock_timestamp() + interval '4000 s'$$"
+        " AS $$SELECT pg_catalog.clock_timestamp() + interval '4050 s'$$"
     )
     try:
         with ground.database_setting("search_path", "public, pg_catalog"):
@@ -560,7 +560,7 @@ def test_a_pooler_and_the_ways_of_a_listener(ground: Ground) -> None:
             ({"HOLDFAST_LISTEN_URL": ground.url.replace("/jobs", "/postgres")}, "did not arrive"),
             ({"HOLDFAST_LISTEN_URL": ground.url.replace("/jobs", "/nowhere")}, "does not exist"),
         ):
-            findings = examined(pooled, ground.folder, Limits(notification_seconds=0.5), dict(listen))
+            findings = examined(pooled, ground.folder, replace(PATIENT, notification_seconds=0.5), dict(listen))
             [finding] = grave(findings)
             assert (finding.check, finding.severity) == ("notifications", WARNING)
             assert said in finding.found

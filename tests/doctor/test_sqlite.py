@@ -10,11 +10,11 @@ import sys
 import zoneinfo
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from holdfast.doctor import Limits
 from holdfast.doctor.durability import file_system
 from holdfast.domain.findings import Severity
 from holdfast.domain.job import NewJob
@@ -22,7 +22,7 @@ from holdfast.throwaway.account import server_account
 from holdfast.throwaway.workdir import Workdir
 from holdfast.wiring.sql import open_store
 from tests.acceptance.command_line import InProcess
-from tests.doctor.conftest import Ground, examined, grave
+from tests.doctor.conftest import PATIENT, Ground, examined, grave
 
 PROBLEM, WARNING, INFO = Severity.PROBLEM, Severity.WARNING, Severity.INFO
 
@@ -67,13 +67,13 @@ def test_a_log_that_nobody_empties(file: Ground) -> None:
         writer.execute("INSERT INTO ballast VALUES (zeroblob(1000000))")
         writer.commit()
         assert grave(file.examined()) == []
-        [finding] = grave(file.examined(Limits(wal_bytes=500_000)))
+        [finding] = grave(file.examined(replace(PATIENT, wal_bytes=500_000)))
         assert (finding.check, finding.severity) == ("file", WARNING)
         assert "write-ahead log" in finding.found
 
 
 def test_a_full_disk(file: Ground) -> None:
-    [finding] = grave(file.examined(Limits(free_bytes=2**62)))
+    [finding] = grave(file.examined(replace(PATIENT, free_bytes=2**62)))
     assert (finding.check, finding.severity) == ("file", WARNING)
     assert "free on its disk" in finding.found
     assert "Make room" in finding.advice
@@ -163,7 +163,7 @@ def test_a_file_that_is_too_large_to_be_looked_through(file: Ground) -> None:
             " INSERT INTO ballast SELECT i FROM n"
         )
     assert grave(file.examined()) == []
-    findings = file.examined(Limits(structure_seconds=0.0))
+    findings = file.examined(replace(PATIENT, structure_seconds=0.0))
     assert grave(findings) == []
     [structure] = [finding for finding in findings if finding.check == "structure"]
     assert structure.severity is INFO

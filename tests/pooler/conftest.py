@@ -27,7 +27,8 @@ class Ways:
         """How many the pooler has open to this database."""
         [(count,)] = query(
             self.direct,
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'",
         )
         return int(count)
 

@@ -9,8 +9,7 @@ from tests.acceptance.command_line import InProcess
 from tests.chaos.databases import query
 from tests.pooler.conftest import Ways
 from tests.servers.pgbouncer import POOL_SIZE, PgbouncerEndpoint
-from tests.worker.lease_clock import LeaseClock
-from tests.worker.site import Site
+from tests.worker.site import Site, patched
 
 JOBS = 400
 TASKS = """
@@ -37,16 +36,14 @@ def test_a_worker_drains_through_the_pooler_alone(site: Site, ways: Ways) -> Non
 
 
 def test_with_a_url_of_its_own_the_listener_hears_what_is_sent_through_the_pooler(site: Site, ways: Ways) -> None:
-    """The worker's clock stands still, so that no poll comes due: only a notification starts a job."""
+    """No poll comes due for an hour: only a notification starts a job."""
     site.tasks(TASKS)
-    clock = LeaseClock(site.folder / "clock")
     listen = {"POLL_INTERVAL": "3600", "HOLDFAST_LISTEN_URL": ways.direct}
-    worker = site.worker("--processes", "1", program=clock.program, **listen)
+    rarely = "from holdfast.worker import pickup; pickup.FIRST_WAIT_SECONDS = 3600.0"
+    worker = site.worker("--processes", "1", program=patched(rarely), **listen)
     worker.wait_for_log("wake-ups are listening")
     worker.wait_for_log('"after": "idle"')
-    clock.freeze()
     site.enqueue_many("work", 20)
-    clock.advance(0.06)  # for a worker that rests after it was woken for nothing; no poll comes so soon
     site.wait_for_counts(succeeded=20)
     assert "wake-ups are degraded" not in worker.text()
     assert worker.stop() == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -86,13 +87,16 @@ class Fleet(Site):
         plane.wait_until_ready()
         return plane
 
-    def remote_worker(self, url: str, *flags: str, token: str | None = None, **environment: str) -> WorkerProcess:
+    def remote_worker(
+        self, url: str, *flags: str, token: str | None = None, program: Sequence[str] = (), **environment: str
+    ) -> WorkerProcess:
         return self.worker(
             "--processes",
             "1",
             *flags,
             url="",
             log_level="info",
+            program=program,
             HOLDFAST_CONTROL_PLANE=url,
             HOLDFAST_TOKEN=token or self.token,
             **environment,

@@ -27,9 +27,11 @@ TASKS = """
         async with ctx.source("shop"):
             return (await ctx.arecord("coins", "shop", {}, external_id="7")).dedupe_key
 
+    app.source("auctions", burst=5)  # of its own: its pause must not snooze the other jobs
+
     @app.task
     def throttled(ctx: Context):
-        with ctx.source("shop"):
+        with ctx.source("auctions"):
             raise RetryAfter(600)
 
     app.source("mint", max_concurrent=1, burst=5)
@@ -72,7 +74,8 @@ def test_jobs_of_a_worker_over_http_get_what_they_ask_for(sqlite_fleet: Fleet, p
     assert (fleet.job(throttled).state, fleet.job(throttled).failures) == (State.PENDING, 0)
     shop = fleet.store.source("shop")
     assert (shop.rate_limit_per_minute, shop.max_concurrent) == (600, 2), "as the code declares it"
-    assert shop.paused_until is not None
+    assert shop.paused_until is None
+    assert fleet.store.source("auctions").paused_until is not None
     kept = fleet.store.records().items
     assert {record.job_id for record in kept} - set(watching) == {collect, acollect}
     records = {record.scope: record for record in kept}

@@ -10,6 +10,7 @@ from holdfast.domain.job import NewJob
 from holdfast.domain.lifecycle import State
 from holdfast.wiring.http import open_control_plane
 from tests.remote.fleet import Fleet
+from tests.servers.waiting import DEADLINE_SECONDS
 
 TASKS = """
     @app.task
@@ -27,7 +28,7 @@ def killed_under_load(fleet: Fleet, times: int, workers: int) -> None:
     fleet.tasks(TASKS)
     running = [fleet.remote_worker(plane.url, LEASE_SECONDS="600") for _ in range(workers)]
     print(f"control plane {plane.pid}, workers {[worker.pid for worker in running]}")
-    client = open_control_plane(plane.url, fleet.token)
+    client = open_control_plane(plane.url, fleet.token, timeout_seconds=DEADLINE_SECONDS)
     numbers = count()
     for _restart in range(times):
         made = client.enqueue_many(

@@ -25,6 +25,7 @@ from tests.chaos.databases import query
 from tests.remote.fleet import Fleet
 from tests.serve.grounds import Served, serving
 from tests.servers.waiting import DEADLINE_SECONDS
+from tests.worker.site import patched
 
 JOBS, HELD = 20, 6  # jobs for each group of pages, and jobs that run at once
 LONG_AND_ONCE: dict[str, Any] = {"max_attempts": 1, "lease_seconds": 600.0}
@@ -159,7 +160,8 @@ def test_a_third_of_everything_answered_by_the_proxy_holds_up_no_job_for_good(
 def test_a_stop_while_the_proxy_answers_gives_running_jobs_back(sqlite_fleet: Fleet, proxy: FaultProxy) -> None:
     sqlite_fleet.tasks(TASKS)
     ids = [sqlite_fleet.enqueue("hold", {"number": number}) for number in range(HELD)]
-    worker = sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD), "--grace", "0s")
+    patient = patched("from holdfast.worker import draining; draining.UNDELIVERED_SECONDS = 600.0")
+    worker = sqlite_fleet.remote_worker(url_of(proxy), "--slots", str(HELD), "--grace", "0s", program=patient)
     for number in range(HELD):
         sqlite_fleet.wait_for_file(f"held-{number}")
 

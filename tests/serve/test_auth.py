@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from holdfast.domain.tokens import NewToken, Scope
+from holdfast.serve import plane
 from holdfast.serve.options import Limits
 from holdfast.throwaway.postgres import PostgresEndpoint
 from tests.contract.ground import ByHand
@@ -183,15 +184,23 @@ def test_a_revoked_token_is_refused_from_the_next_request_on(served: Served, adm
         assert client.get("/api/v1/queues").status_code == 401
 
 
+@pytest.fixture
+def patient(served_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A control plane whose token lookups may wait for a lock longer than ten seconds."""
+    monkeypatch.setattr(plane, "LONGEST_TIMEOUT_SECONDS", DEADLINE_SECONDS)
+    with serving(served_database, limits=UNBOUNDED) as patient:
+        yield patient
+
+
 @on_postgres
-def test_requests_that_wait_for_their_look_up_share_one(served: Served, by_hand: ByHand) -> None:
+def test_requests_that_wait_for_their_look_up_share_one(by_hand: ByHand, patient: Served) -> None:
     # Not who notes when a token was last used: that is no look-up.
     waiting = """
         SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
         AND query LIKE '%holdfast_tokens%' AND query NOT LIKE '%UPDATE holdfast_tokens%'"""
     head = "GET /api/v1/tasks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-    raw = f"{head}Authorization: Bearer {served.tokens['viewer']}\r\n\r\n".encode()
-    port = httpx.URL(served.url).port
+    raw = f"{head}Authorization: Bearer {patient.tokens['viewer']}\r\n\r\n".encode()
+    port = httpx.URL(patient.url).port
     assert port is not None
     with by_hand.engine.connect() as holder, contextlib.ExitStack() as stack:
         holder.exec_driver_sql("LOCK TABLE holdfast_tokens IN ACCESS EXCLUSIVE MODE")
@@ -202,7 +211,7 @@ def test_requests_that_wait_for_their_look_up_share_one(served: Served, by_hand:
             one.sendall(raw)
         wait_until(lambda: by_hand(waiting)[0][0] > 0, what="nobody looks up a token")
         # Answered by the same server after all of those were sent, and without a look-up of its own.
-        assert http.get(f"{served.url}/healthz").status_code == 200
+        assert http.get(f"{patient.url}/healthz").status_code == 200
         assert by_hand(waiting)[0][0] <= 2, "the others wait for the next one, not for a connection each"
         holder.rollback()
         assert {one.recv(12) for one in sockets} == {b"HTTP/1.1 200"}

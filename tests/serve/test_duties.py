@@ -60,7 +60,7 @@ def test_with_redis_the_message_of_a_claim_goes_when_its_report_is_committed(
         assert job["message_id"]
         assert length(redis, queue) == 1
         assert say(worker, "complete", **lease(job), result=None)["ack"]
-        assert length(redis, queue) == 0
+        wait_until(lambda: length(redis, queue) == 0, what="the message is removed")
 
 
 def length(options: StreamOptions, queue: str) -> Any:

@@ -77,7 +77,7 @@ class Question:
 
 def draw(url: str, examples: int) -> list[Question]:
     """The same ones in every run."""
-    described = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    described = schemathesis.openapi.from_url(f"{url}/openapi.json", timeout=DEADLINE_SECONDS)
     operations = [found.ok() for found in described.get_all_operations() if isinstance(found, Ok)]
     assert {operation.path for operation in operations} >= {"/api/v1/jobs", "/internal/worker/claim"}
     drawn: list[Question] = []

@@ -42,7 +42,8 @@ def test_a_stop_answers_waiting_polls_and_finishes_what_is_under_way(
         stopping = threading.Thread(target=served.control.stop)
 
         async def story() -> None:
-            asked = {"streams": [f"{queue}-empty"], "max_wait_ms": 60_000}
+            most_ms = 60_000
+            asked = {"streams": [f"{queue}-empty"], "max_wait_ms": most_ms}
             token = served.tokens["worker"]
             async with calls(20, served.url, token, "claim", **asked) as waiting:
                 await until(lambda: plane.hub.waiting == 20, "all of them wait")
@@ -51,6 +52,7 @@ def test_a_stop_answers_waiting_polls_and_finishes_what_is_under_way(
                 stopping.start()
                 answers = await asyncio.gather(*(one.answer() for one in waiting))
                 assert {(status, answer["claimed"]) for status, answer in answers} == {(200, False)}
+                assert max(answer["waited_ms"] for _status, answer in answers) < most_ms, "the stop ended the polls"
                 go_on.set()
                 status, answer = await report.answer()
                 assert (status, answer["ok"]) == (200, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -191,15 +192,21 @@ def test_many_who_listen_share_one_reader_that_rests_when_they_have_gone(
     served: Served, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[FeedPlace | None] = []
-    told = threading.Event()
-    real = SqlStore.feed
+    stopped: list[asyncio.Task[None]] = []
+    real, real_leave = SqlStore.feed, live.LiveFeed.leave
 
     def counted(store: SqlStore, after: FeedPlace | None, limit: int = 1000) -> FeedPage:
         looks.append(after)
-        told.set()
         return real(store, after, limit)
 
+    def leave(feed: live.LiveFeed, listener: live.Listener) -> None:
+        reader = feed._reader
+        real_leave(feed, listener)
+        if reader is not None and feed._reader is None:
+            stopped.append(reader)
+
     monkeypatch.setattr(SqlStore, "feed", counted)
+    monkeypatch.setattr(live.LiveFeed, "leave", leave)
     with (
         served.client("viewer") as client,
         listening(client, queue=queue) as a,
@@ -211,11 +218,8 @@ def test_many_who_listen_share_one_reader_that_rests_when_they_have_gone(
         served.enqueue(queue)
         assert len({ear.next().id for ear in (a, b, c)}) == 1
         assert len(looks) <= (time.monotonic() - started) / live.LOOK_EVERY_SECONDS + 1
-    # The server learns in its own time that they have gone; then nobody looks any more.
-    told.set()
-    while told.is_set():
-        told.clear()
-        told.wait(3 * live.LOOK_EVERY_SECONDS)
+    # The server notices later that they have gone. Without a listener it has no reader.
+    wait_until(lambda: bool(stopped) and stopped[-1].done(), what="the reader ends")
 
 
 def test_one_credential_cannot_take_all_the_places_there_are(

@@ -140,11 +140,15 @@ def test_a_server_that_is_not_there_at_the_start(listen: Callable[..., Listener]
 
 @pytest.mark.parametrize("black_hole", [False, True])
 def test_close_returns(listen: Callable[..., Listener], proxy: ForgetfulProxy, black_hole: bool) -> None:
-    listener = listen(proxy.url)
+    much_later = 10 * DEADLINE_SECONDS
+    listener = listen(proxy.url, probe_every=much_later, probe_within=much_later)
     wait_for(listener, "listening")
     if black_hole:
         proxy.become_a_black_hole()
-    listener.close()
+    closing = threading.Thread(target=listener.close, daemon=True)
+    closing.start()
+    closing.join(DEADLINE_SECONDS)
+    assert not closing.is_alive(), "it waits for the server"
     assert listener.status == "off"
     listener.close()
 

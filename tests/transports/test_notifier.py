@@ -135,7 +135,7 @@ def test_in_a_flood_the_pauses_become_long(monkeypatch: pytest.MonkeyPatch) -> N
     notifier = Notifier(send, per_second=100, in_a_flood_per_second=2)
     monkeypatch.setattr(notifier, "_rest", pauses.append)
     notifier.poke()
-    wait_until(lambda: len(pauses) == 8, what="the flood")
+    wait_until(lambda: len(pauses) == 8 and notifier._is_waiting, what="the flood")
     notifier.poke()
     wait_until(lambda: len(pauses) == 9, what="a poke that comes alone")
     notifier.close()

@@ -7,10 +7,11 @@ from scripts import stressed_suite
 
 
 def test_busy_processes_end_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = psutil.Process().children()
     seen: list[psutil.Process] = []
 
     def suite(_options: object) -> int:
-        seen.extend(psutil.Process().children())
+        seen.extend(child for child in psutil.Process().children() if child not in before)
         return 1
 
     monkeypatch.setattr(stressed_suite, "_suite", suite)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from holdfast.throwaway.postgres import PostgresEndpoint
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.verify.ledger import create_tables, write_healthy
 
 DIALECTS = ("sqlite", "postgresql")
@@ -17,7 +18,7 @@ DIALECTS = ("sqlite", "postgresql")
 def open_engine(url: str) -> Engine:
     """In the way the stores connect: nothing begins a transaction but the one who wants it."""
     if url.startswith("sqlite"):
-        engine = create_engine(url, connect_args={"isolation_level": None, "timeout": 30})
+        engine = create_engine(url, connect_args={"isolation_level": None, "timeout": DEADLINE_SECONDS})
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
         return engine

@@ -176,9 +176,9 @@ def speaking(*words: bytes, for_ever: bytes = b"") -> Iterator[int]:
                 except OSError:
                     return
                 open_ones.append(connection)
-                for word in words:
-                    connection.sendall(word)
                 with suppress(OSError):  # the other one has left
+                    for word in words:
+                        connection.sendall(word)
                     while for_ever:
                         connection.sendall(for_ever)
                         time.sleep(0.01)

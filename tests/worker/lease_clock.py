@@ -28,7 +28,8 @@ def uptime():
     return (stopped_at or machine()) + ahead
 
 clock.uptime = uptime
-
+"""
+_RUN = """
 from holdfast.cli import main
 sys.exit(main())
 """
@@ -44,7 +45,11 @@ class LeaseClock:
     @property
     def program(self) -> list[str]:
         """Runs a worker under this clock; stands for `python -m holdfast`."""
-        return [sys.executable, "-c", _LAUNCH, str(self._path)]
+        return self.patched("")
+
+    def patched(self, statements: str) -> list[str]:
+        """The same, with constants of the supervisor changed before it starts."""
+        return [sys.executable, "-c", _LAUNCH + statements + _RUN, str(self._path)]
 
     def advance(self, seconds: float) -> None:
         """Takes effect within a second, the longest sleep of a supervisor."""

@@ -10,10 +10,14 @@ from holdfast.domain.job import NewJob
 from holdfast.stores.sql_store import SqlStore
 
 EVERY_SECONDS = 0.1
+MAX_PENDING = 20
 
 
 class Load:
-    """Enqueues a few jobs of each task several times a second, from the `with` to its end."""
+    """Enqueues a few jobs of each task several times a second, from the `with` to its end.
+
+    It waits for workers that are slower than that: what they have left at the end takes them no long time.
+    """
 
     def __init__(self, store: SqlStore, *tasks: str, each: int = 2) -> None:
         self.ids: list[str] = []
@@ -38,6 +42,7 @@ class Load:
     def _enqueue(self) -> None:
         try:
             while not self._over.wait(EVERY_SECONDS):
-                self.ids += [answer.id for answer in self._store.enqueue_many(self._jobs)]
+                if self._store.counts().get("pending", 0) < MAX_PENDING:
+                    self.ids += [answer.id for answer in self._store.enqueue_many(self._jobs)]
         except Exception as error:
             self._error = error

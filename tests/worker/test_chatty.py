@@ -27,7 +27,10 @@ logger = logging.getLogger("chatty")
 @app.task
 def chatty(lines: int, by: str):
     say = print if by == "print" else logger.info
-    for number in range(lines): say(number)
+    number = 0
+    while number < lines or not Path("renewed").exists():
+        say(number)
+        number += 1
 
 @app.task
 def neighbour(ctx: Context):
@@ -53,16 +56,11 @@ def talk(site: Site, lines: int, by: str) -> None:
     site.wait(lambda: site.job(neighbour).progress is not None, "the neighbour's progress is stored")
     before = supervisor_memory(worker.pid)
     job_id = site.enqueue("chatty", {"lines": lines, "by": by})
-    renewed = set()
-
-    def has_talked() -> bool:
-        job = site.job(job_id)
-        if job.state is State.RUNNING:
-            renewed.add(site.job(neighbour).heartbeat_at)
-        return job.state is State.SUCCEEDED
-
-    site.wait(has_talked, "it has said everything", timeout=3 * DEADLINE_SECONDS)
-    assert len(renewed) > 1, "the neighbour's lease was not renewed meanwhile"
+    site.wait(lambda: site.store.count_logs(job_id) > 0, "it talks")
+    site.wait_for_heartbeats(neighbour, 2)
+    assert site.job(job_id).state is State.RUNNING, "it talks until the neighbour's lease was renewed"
+    site.tell("renewed")
+    site.wait(lambda: site.job(job_id).state is State.SUCCEEDED, "it has said everything", 3 * DEADLINE_SECONDS)
     site.wait(lambda: site.store.count_logs(job_id) == CAP + 1, "the log is stored to its end")
     grown = supervisor_memory(worker.pid) - before
     site.tell("over")

@@ -18,6 +18,7 @@ from holdfast.wiring.http import open_control_plane
 from tests.chaos.databases import opened, query
 from tests.doctor.conftest import examined
 from tests.remote.fleet import Fleet
+from tests.servers.waiting import DEADLINE_SECONDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "postgres.md"
 TASK = """
@@ -51,7 +52,7 @@ def test_worker_and_control_plane_run_with_the_documented_grants(worker_url: str
         plane = fleet.plane()
         direct, remote = fleet.worker("--queues", "direct"), fleet.remote_worker(plane.url, "--queues", "remote")
         fleet.enqueue("work", queue="direct")
-        client = open_control_plane(plane.url, fleet.token)
+        client = open_control_plane(plane.url, fleet.token, timeout_seconds=DEADLINE_SECONDS)
         client.enqueue(NewJob(task="work", queue="remote"))
         fleet.wait_for_counts(succeeded=2)
         client.close()

@@ -28,7 +28,7 @@ TASKS = """
 
 def test_its_runners_die_at_once_and_its_jobs_come_back_within_the_bound_charged_with_one_crash(site: Site) -> None:
     site.tasks(TASKS)
-    started = [site.enqueue(task) for task in ("long", "program")]
+    started = [site.enqueue(task, lease_seconds=3600.0) for task in ("long", "program")]
     victim = site.worker("--processes", "3")
     program = site.wait_for_pids("program")
     processes = {*program, *site.wait_for_pids("long"), *(runner.pid for runner in victim.runners())}

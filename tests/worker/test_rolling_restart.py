@@ -145,7 +145,8 @@ def test_claim_in_flight_at_the_stop_signal_is_given_back(postgres_site: Site) -
     site.tasks(BRIEF_TASKS)
     worker = site.worker(POLL_INTERVAL="0.2", LEASE_SECONDS="3600", program=patched(PATIENT))
     worker.wait_for_log('"after": "idle"')
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    locked = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    waiting = f"SELECT count(*) {locked} AND query LIKE '%holdfast_claim(%'"
     engine = create_engine(site.url)
     with engine.begin() as ours:
         ours.exec_driver_sql("LOCK TABLE holdfast_jobs IN ACCESS EXCLUSIVE MODE")

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.domain.logs import LogLine
 from holdfast.worker.stores import CONNECTIONS
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 from tests.worker.site import Site, WorkerProcess
 
 MIB = 1024 * 1024
@@ -85,7 +85,7 @@ def print_megabytes(site: Site, megabytes: int) -> None:
         most.append(Figures(worker).memory)
         return site.job(job).finished_at is not None
 
-    site.wait(done, "the command has ended")
+    site.wait(done, "the command has ended", timeout=3 * DEADLINE_SECONDS)
     print(f"{megabytes} MB printed: {max(most) / MIB:.1f} MiB at most, {(max(most) - first) / MIB:+.1f} MiB")
     assert site.event_names(job)[-1] == "succeeded"
     assert max(most) - first < MOST_GROWTH

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 
-from benchmarks import claim_cost, dashboard, doors, governance, ledger, retention, sizes, worker
+from benchmarks import claim_cost, dashboard, doors, governance, ledger, reactions, retention, sizes, worker
 from benchmarks.cost import running as cost
 from benchmarks.curves import running as curves
 from benchmarks.databases import Databases, databases
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[Databases, float], str]] = {
     "worker": lambda handed, scale: worker.run(handed, scale=scale),
     "doors": lambda handed, scale: doors.run(handed, scale=scale),
     "dashboard": lambda handed, scale: dashboard.run(handed, scale=scale),
+    "reactions": lambda handed, scale: reactions.run(handed, scale=scale),
     "retention": lambda handed, scale: retention.run(handed, scale=scale),
     "sizes": lambda handed, scale: sizes.run(handed, scale=scale),
 }

@@ -27,6 +27,7 @@ from tests.servers.shared import RemoteServers, SharedServers, UrlSource
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+WORKERS = 3  # tests wait for processes a good part of their time: more of them than cores
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4_000_000_000
 
@@ -44,6 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--partitioned", action="store_true", help="run the contract suite with the audit log of Postgres in partitions"
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`, as in `make test`. One file runs in this process: workers take seconds to start."""
+    files = {argument.partition("::")[0] for argument in config.args}
+    return 0 if len(files) == 1 and Path(*files).is_file() else WORKERS
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` decides

@@ -3,15 +3,17 @@
 import threading
 from collections.abc import Callable
 
+import psycopg
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from holdfast.domain.errors import StoreUnavailable
 from holdfast.stores.migrations import ahead
 from holdfast.stores.upgrade import check, current, head, upgrade
 from tests.migration.databases import contents, execute, transaction
 from tests.migration.processes import running
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 BUILDING = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
@@ -78,3 +80,18 @@ def test_patience_with_a_forgotten_transaction_ends(old: Engine) -> None:
             upgrade(old, lock_timeout=0.05, patience=0.5)
     assert current(old) == "0001"
     assert upgrade(old) == ("0001", head())
+
+
+def test_cancel_that_arrives_before_the_statement_is_repeated(old: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = threading.Event()
+    cancel = psycopg.Connection.cancel_safe
+
+    def counted(connection: psycopg.Connection) -> None:
+        cancel(connection)
+        cancelled.set()
+
+    monkeypatch.setattr(psycopg.Connection, "cancel_safe", counted)
+    with old.connect() as connection, ahead._cancelled_after(connection, 0.0):
+        assert cancelled.wait(DEADLINE_SECONDS)
+        with pytest.raises(OperationalError, match="canceling statement"):
+            connection.exec_driver_sql(f"SELECT pg_sleep({2 * DEADLINE_SECONDS})")

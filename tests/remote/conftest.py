@@ -8,9 +8,10 @@ import pytest
 from tests.chaos.conftest import postgres_template, postgres_url, sqlite_url, store_url
 from tests.contract.conftest import migrated_database, migrated_file, pooler
 from tests.remote.fleet import Fleet
-from tests.serve.conftest import queue, served, served_database
+from tests.serve.conftest import _patient_clients, queue, served, served_database
 
 __all__ = [
+    "_patient_clients",
     "migrated_database",
     "migrated_file",
     "pooler",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast.domain.answers import Beat, Status
 from holdfast.domain.errors import StoreUnavailable
-from holdfast.domain.job import Claimed, NewJob
+from holdfast.domain.job import NewJob
 from holdfast.domain.outcome import Failed, JobError, Outcome, Released, Report, Succeeded
 from holdfast.remote.store import RemoteStore
 from holdfast.serve.options import ServeSettings
@@ -22,7 +22,7 @@ from holdfast.wiring.http import open_control_plane
 from tests.chaos.proxy import ForgetfulProxy
 from tests.remote.proxy import Crossing
 from tests.serve.grounds import Served
-from tests.servers.waiting import DEADLINE_SECONDS, wait_until
+from tests.servers.waiting import DEADLINE_SECONDS
 
 OUTCOMES: dict[str, Outcome] = {
     "complete": Succeeded({"sum": 3}),
@@ -134,49 +134,75 @@ class Vanishing(ForgetfulProxy):
         threading.Thread(target=self._accept, daemon=True).start()
 
 
-GIVES_UP_SECONDS = 3.0
+class JumpingClock:
+    """The clock of claims. A pause between two tries lasts as long as a caller waits, and takes no time."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def sleep(self, _seconds: float) -> None:
+        self._ahead += DEADLINE_SECONDS
 
 
-def recover(store: RemoteStore, count: int) -> list[Claimed]:
-    """On a slow machine, a caller that gives up so soon may have to send this more than once, and its claim may be late."""
-    found: list[list[Claimed]] = []
-
-    def is_answered() -> bool:
-        with suppress(StoreUnavailable):
-            found.append(store.recover("ann"))
-        return bool(found) and len(found[-1]) >= count
-
-    wait_until(is_answered, what="the control plane answers")
-    return found[-1]
+@pytest.fixture
+def gives_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim gives up at its second pause. Each request may take long: a slow machine sends it all the same."""
+    monkeypatch.setattr("holdfast.remote.claims.time", JumpingClock())
 
 
+@pytest.mark.usefixtures("gives_up_soon")
 def test_a_claim_is_kept_also_when_the_control_plane_was_gone_at_the_second_try(served: Served) -> None:
     """The second try says that it never left; the first one did."""
     queue, ids = enqueue(served, 2)
     with Vanishing(served.url) as way:
-        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=GIVES_UP_SECONDS)
+        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=DEADLINE_SECONDS)
         way.lose_answer_to(b"/internal/worker/claim")
         with pytest.raises(StoreUnavailable):
             store.claim("ann", 2, [queue])
         way.begin_again()
 
-        assert [job.job_id for job in recover(store, 2)] == ids
+        assert [job.job_id for job in store.recover("ann")] == ids
         store.close()
 
 
+@pytest.mark.usefixtures("gives_up_soon")
 def test_a_claim_whose_caller_gave_up_is_recovered(served: Served) -> None:
     queue, ids = enqueue(served, 2)
     with LosingAll(served.url) as way:
-        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=GIVES_UP_SECONDS)
+        store = open_control_plane(way.url, served.tokens["worker"], timeout_seconds=DEADLINE_SECONDS)
         with pytest.raises(StoreUnavailable):
             store.claim("ann", 2, [queue])
         way.is_mended = True
 
-        recovered = recover(store, 2)
+        recovered = store.recover("ann")
 
         assert [job.job_id for job in recovered] == ids
         assert [history(served, job_id) for job_id in ids] == [["enqueued", "claimed"]] * 2
         reports = [Report(job.job_id, job.attempt, job.lease_token, Released(), "ann") for job in recovered]
         assert [answer.ok for answer in store.settle(reports)] == [True] * 2
-        assert recover(store, 0) == []
+        assert store.recover("ann") == []
         store.close()
+
+
+class StoppedProcessClock:
+    """Each reading is an hour later than the one before, as if the process had been stopped in between."""
+
+    def __init__(self) -> None:
+        self._readings = 0
+
+    def monotonic(self) -> float:
+        self._readings += 1
+        return 3600.0 * self._readings
+
+
+def test_request_of_a_process_that_was_stopped_for_long_is_still_sent(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_control_plane(served.url, served.tokens["client"])
+    monkeypatch.setattr("holdfast.remote.line.time", StoppedProcessClock())
+    monkeypatch.setattr("holdfast.remote.line.SHORTEST_TRY_SECONDS", DEADLINE_SECONDS)
+    assert store.announced("unknown") is None
+    store.close()

@@ -161,7 +161,7 @@ class Line:
             content=content,
             params=dict(parameters) or None,  # an empty dict would take away the query that is in the path
             headers={"Authorization": self._secret.header(), **({} if content is None else _JSON), **(headers or {})},
-            timeout=httpx.Timeout(seconds),
+            timeout=httpx.Timeout(max(seconds, SHORTEST_TRY_SECONDS)),  # negative after a pause of this process
             extensions={"trace": self._trace},
         )
 

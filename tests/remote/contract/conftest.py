@@ -30,6 +30,7 @@ from holdfast.wiring.sql import open_store
 from tests.contract.conftest import by_hand, clock, direct_url, migrated_file, pooler, running_clock
 from tests.contract.ground import Clock
 from tests.contract.kept import judge
+from tests.servers.waiting import DEADLINE_SECONDS
 
 __all__ = ["by_hand", "clock", "direct_url", "migrated_file", "pooler", "running_clock"]
 
@@ -197,7 +198,7 @@ def remote(pointed: Pointed, guarded_file: tuple[Path, Issued]) -> Iterator[Remo
         patch.setattr("holdfast.serve.stores.open_store", open_store_of_any)
         control = ControlPlane(ServeSettings(database_url=POINTED, port=0, duties=False))
         control.start()
-        remote = open_control_plane(control.url, guarded_file[1].text)
+        remote = open_control_plane(control.url, guarded_file[1].text, timeout_seconds=DEADLINE_SECONDS)
         yield remote
         remote.close()
         control.stop()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -62,6 +62,8 @@ INDEXES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ),
     ),
 }
+
+CANCEL_AGAIN_SECONDS = 1.0
 
 _BROKEN = """
 SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
@@ -119,12 +121,25 @@ def _unhurried(connection: Connection) -> Iterator[None]:
 
 @contextmanager
 def _cancelled_after(connection: Connection, seconds: float) -> Iterator[None]:
-    """The build waits for every transaction that is older than it, and one of them may have been forgotten."""
+    """The build waits for every transaction that is older than it, and one of them may have been forgotten.
+
+    Cancels repeatedly: the server ignores a cancel request that arrives before the statement does.
+    """
     driver: Any = connection.connection.driver_connection
-    timer = threading.Timer(seconds, driver.cancel_safe)
-    timer.daemon = True
-    timer.start()
+    database_error: type[Exception] = connection.dialect.loaded_dbapi.Error
+    ended = threading.Event()
+
+    def cancel() -> None:
+        pause = seconds
+        while not ended.wait(pause):
+            pause = CANCEL_AGAIN_SECONDS
+            with suppress(database_error):
+                driver.cancel_safe()
+
+    thread = threading.Thread(target=cancel, name="holdfast-cancel", daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        timer.cancel()
+        ended.set()
+        thread.join()

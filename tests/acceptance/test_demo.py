@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,15 +24,16 @@ import httpx
 import psutil
 import pytest
 
-from holdfast.cli.demo import samples
+from holdfast.cli.demo import samples, stage
 from tests.acceptance.command_line import CommandLine, InProcess
 from tests.serve import http
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
 LIMIT_SECONDS = 300.0  # of the whole demo, which takes half a minute on a quiet machine
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 JOBS = 44
+MEMBERS = 800  # of the model run
 REFUSALS = [("complete", "lease_lost"), ("heartbeat", "lease_lost"), ("release", "lease_lost")]
 SCENES = (
     r"1\. Two workers, two doors",
@@ -44,7 +46,7 @@ SCENES = (
     r"auctionhouse answers 429, Retry-After: 1",
     r"A-101 .* \$382\.78",
     r"3\. A worker is killed in the middle of a job",
-    r"(ada|grace), .*, runs a model: \d+ of 450 members",
+    rf"(ada|grace), .*, runs a model: \d+ of {MEMBERS} members",
     r"kill -9 \d+: (ada|grace) is dead",
     r"attempt 1 lease_lost, running → pending",
     r"takes it over as attempt 2",
@@ -73,22 +75,41 @@ def scratch(tmp_path: Path) -> Path:
 
 
 class Unhurried(CommandLine):
-    """The command line of a demo whose leases survive a pause of five seconds, and which waits longer than 45 s."""
+    """The command line of a demo that tells the same story if one of its processes pauses for five seconds.
+
+    Its leases and its model run last longer than that, and it waits longer than 45 s.
+    """
 
     SITE = """
-from holdfast.cli.demo import stage
+from pathlib import Path
+from holdfast.cli.demo import samples, stage
 stage.LEASE_SECONDS, stage.PATIENCE_SECONDS = 10.0, 250.0
+from holdfast.cli.demo import killed
+killed.MEMBERS = {members}
+samples.CLONE = Path({clone!r})
 """
 
     def __init__(self, folder: Path, site: Path) -> None:
         super().__init__(folder)
         self._site = site
-        site.mkdir()
-        (site / "sitecustomize.py").write_text(self.SITE)
+        shutil.copytree(ROOT / "examples", site / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        take_time(site / "examples")
+        (site / "sitecustomize.py").write_text(self.SITE.format(members=MEMBERS, clone=str(site)))
 
     def environment(self, **variables: str) -> dict[str, str]:
         path = [variables.pop("PYTHONPATH", ""), str(self._site)]
         return super().environment(**variables, PYTHONPATH=os.pathsep.join(filter(None, path)))
+
+
+def take_time(examples: Path) -> None:
+    """A marketplace that pauses is not given up, and its breaker is still open when the story says so."""
+    for name, text, instead in (
+        ("marketplaces.py", "TIMEOUT_SECONDS = 2.0", f"TIMEOUT_SECONDS = {DEADLINE_SECONDS}"),
+        ("tasks.py", '"breaker_pause_seconds": 2', '"breaker_pause_seconds": 8'),
+    ):
+        path = examples / "price_watch" / name
+        assert path.read_text().count(text) == 1
+        path.write_text(path.read_text().replace(text, instead))
 
 
 @pytest.fixture
@@ -164,6 +185,7 @@ def test_a_worker_that_cannot_start_ends_the_story_with_what_it_said(
     inside: InProcess, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(samples, "python_path", lambda: str(scratch))
+    monkeypatch.setattr(stage, "PATIENCE_SECONDS", DEADLINE_SECONDS)
 
     told = inside("demo").said_no().out
 
@@ -190,6 +212,7 @@ def unpacked_wheel(folder: Path) -> Path:
     [wheel] = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
+    take_time(folder / "site" / "holdfast" / "cli" / "demo" / "packed" / "examples")
     return folder / "site"
 
 

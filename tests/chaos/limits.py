@@ -13,10 +13,13 @@ from pathlib import Path
 from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.outcome import Released, Succeeded
 from holdfast.stores.sql_store import SqlStore
+from tests.chaos.crew import SIZE
 from tests.chaos.databases import assert_verified, deadlocks, is_sqlite, opened, query
 from tests.chaos.diary import Diary, Worker, assert_log_agrees
+from tests.servers.waiting import wait_until
 
 TASKS = ("fetch", "parse", "store")
+BEGUN = "begun"  # a directory beside the places
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,12 @@ class Watchman:
 
 
 def work(number: int, url: str, places: Path, limits: Sequence[Limit]) -> Diary:
-    """Claim as much as there is, hold it for the length of a look around, and settle it."""
+    """Claim as much as there is, hold it for the length of a look around, and settle it. All begin together."""
     chance = random.Random(number)
     with opened(url) as store:
+        begun = places.with_name(BEGUN)
+        (begun / str(number)).touch()
+        wait_until(lambda: len(list(begun.iterdir())) == SIZE, what="every process has its store open")
         watchman = Watchman(store, places, limits)
         worker = Worker(store, f"worker-{number}")
         while batch := worker.next_batch(chance.randint(1, 10)):
@@ -76,6 +82,7 @@ def work(number: int, url: str, places: Path, limits: Sequence[Limit]) -> Diary:
 
 
 def prepare(store: SqlStore, tmp_path: Path, limits: Sequence[Limit]) -> Path:
+    (tmp_path / BEGUN).mkdir()
     for limit in limits:
         limit.impose(store)
         (tmp_path / "places" / f"{limit.column}-{limit.name}").mkdir(parents=True)

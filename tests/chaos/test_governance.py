@@ -176,13 +176,18 @@ def test_no_window_of_time_has_more_starts_than_the_rate_allows(
 # A limit of one, and kills
 
 
+SINGLE = NewJob(task="add", source="single", lease_seconds=LEASE_SECONDS, max_crashes=1000)
+
+
 def hold_one_after_the_other(url: str, name: str) -> None:
+    """For each job that is done another one is enqueued: there is work until the last kill, however late that is."""
     chance = random.Random(name)
     with opened(url) as store:
         while True:
             for job in store.claim(name, 3):
                 time.sleep(chance.uniform(0, 0.03))
                 store.settle([Report(job.job_id, job.attempt, job.lease_token, Succeeded())])
+                store.enqueue(SINGLE)
             store.reap(name, period=0.1, lease_seconds=3600, heartbeat_seconds=0)
 
 
@@ -230,8 +235,7 @@ LONGER = [pytest.mark.long, pytest.mark.timeout(1200)]
 )
 def test_a_limit_of_one_is_kept_under_random_kills(store: SqlStore, store_url: str, losses: int) -> None:
     store.set_source("single", max_concurrent=1)
-    job = NewJob(task="add", source="single", lease_seconds=LEASE_SECONDS, max_crashes=1000)
-    store.enqueue_many([job] * (200 * losses))
+    store.enqueue_many([SINGLE] * 200)
     with nursery() as member:
         send(member, kill_until_lost, store_url, losses)
     attempts = stretches(store_url, Limit("source", "single", 1))

@@ -36,6 +36,11 @@ def wait_for_lines(file: Path, enough: int) -> None:
     wait_until(are_there, what=f"{file.name} has {enough} lines")
 
 
+def wait_for_endings(directory: Path) -> None:
+    """On a slow machine most leases end before the report of their job."""
+    wait_until(lambda: any(b"ended" in file.read_bytes() for file in directory.iterdir()), what="a job has ended")
+
+
 def kill_wave(members: Sequence[Member], url: str, directory: Path, wave: int) -> None:
     chance = random.Random(wave)
     for number, member in enumerate(members):
@@ -43,6 +48,7 @@ def kill_wave(members: Sequence[Member], url: str, directory: Path, wave: int) -
     for member in members:
         member.wait_ready()
         member.go()
+    wait_for_endings(directory)
     for number, member in enumerate(members):
         wait_for_lines(directory / f"victim-{wave}-{number}", chance.randint(0, MOST_LINES))
         member.kill()

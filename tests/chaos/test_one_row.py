@@ -12,6 +12,7 @@ from tests.chaos.databases import assert_verified, opened, query
 
 THREADS = 8
 ROUNDS = 6
+LEASE_SECONDS = 3600.0  # a claim by id takes a job over whose lease has expired
 
 
 def claim_rounds(number: int, url: str, job_ids: list[str], by_id: bool) -> list[tuple[int, str]]:
@@ -38,7 +39,9 @@ def first(claimed: list[Claimed]) -> Claimed | None:
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["from the queue", "by its id"])
 def test_one_of_sixty_four_claimers_wins_the_only_row(by_id: bool, store: SqlStore, store_url: str, crew: Crew) -> None:
-    answers = store.enqueue_many([NewJob(task="only", queue=f"round-{place}") for place in range(ROUNDS)])
+    answers = store.enqueue_many(
+        [NewJob(task="only", queue=f"round-{place}", lease_seconds=LEASE_SECONDS) for place in range(ROUNDS)]
+    )
     job_ids = [answer.id for answer in answers]
     wins = [win for won in crew.run(claim_rounds, store_url, job_ids, by_id) for win in won]
     assert sorted(wins) == list(enumerate(job_ids))
@@ -50,7 +53,9 @@ def test_one_of_sixty_four_claimers_wins_the_only_row(by_id: bool, store: SqlSto
 
 def test_sixty_four_claimers_of_a_limited_source_get_one_job(store: SqlStore, store_url: str, crew: Crew) -> None:
     store.set_source("mirror", max_concurrent=1)
-    answers = store.enqueue_many([NewJob(task="only", queue="round-0", source="mirror") for _ in range(100)])
+    answers = store.enqueue_many(
+        [NewJob(task="only", queue="round-0", source="mirror", lease_seconds=LEASE_SECONDS) for _ in range(100)]
+    )
     wins = [win for won in crew.run(claim_rounds, store_url, [answers[0].id], False) for win in won]
     assert len(wins) == 1
     assert store.counts() == {"pending": 99, "running": 1}

@@ -21,6 +21,7 @@ from tests.servers.waiting import wait_until
 from tests.transports.streaming import Fleet, report
 
 BACKLOG = 1_000
+LEASE_SECONDS = 3600.0  # some jobs are held while Redis is away, however long that takes
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ TROUBLES = (flush, shut_down, destroy_group, trim, fill)
 
 def _survive(fleet: Fleet, valkey: ValkeyServer, trouble: Callable[[Fleet, ValkeyServer], None], backlog: int) -> None:
     print(f"{fleet.server()}, pid {valkey.pid}, {backlog} jobs, {trouble.__name__}")
-    fleet.enqueue(backlog)
+    fleet.enqueue(backlog, lease_seconds=LEASE_SECONDS)
     held = fleet.claim("slow", 50)
     with fleet.working():
         fleet.wait_done(backlog // 10)
@@ -205,7 +206,7 @@ def test_a_backlog_of_a_million_does_not_flood_redis(fleet: Fleet) -> None:
 
 
 def test_enqueueing_and_reporting_go_on_while_redis_is_frozen(impatient: Fleet, valkey: ValkeyServer) -> None:
-    impatient.enqueue(5)
+    impatient.enqueue(5, lease_seconds=LEASE_SECONDS)
     held: list[Claimed] = []
 
     def all_are_held() -> bool:

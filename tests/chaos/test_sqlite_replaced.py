@@ -215,11 +215,11 @@ def test_change_check_follows_the_new_file(store: SqlStore, path: Path, tmp_path
 def test_cache_file_that_was_replaced_is_opened_anew(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     cache, other = CacheFile(path), CacheFile(path)
-    cache.keep_cached("shop", "a", 1, 60.0)
+    cache.keep_cached("shop", "a", 1, 3600.0)
     for file in (path, *siblings(path)):
         file.unlink()
     assert cache.cached("shop", "a") is None
-    cache.keep_cached("shop", "b", 2, 60.0)
+    cache.keep_cached("shop", "b", 2, 3600.0)
     found = other.cached("shop", "b")
     assert found is not None
     assert found.value == 2
@@ -284,7 +284,7 @@ def test_relative_path_means_the_same_file_after_a_change_of_directory(
         store.enqueue(NewJob(task="second"))
         with store.database.reading():  # the only connection of the pool: the next call opens another
             assert len(store.jobs().items) == 2
-        cache.keep_cached("shop", "a", 1, 60.0)
+        cache.keep_cached("shop", "a", 1, 3600.0)
         cache.close()
         assert check.changed()
         assert not list(elsewhere.iterdir())

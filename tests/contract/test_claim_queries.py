@@ -55,7 +55,10 @@ def test_an_idle_claim_is_one_query(store: SqlStore, asked: list[str], monkeypat
 
 
 @on_postgres
-def test_an_idle_worker_hears_of_a_limit_with_its_next_claim(store: SqlStore, database_url: str) -> None:
+def test_an_idle_worker_hears_of_a_limit_with_its_next_claim(
+    store: SqlStore, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_limits, "time", SimpleNamespace(monotonic=lambda: 1000.0))  # nothing is too old
     assert store.claim("ann") == []
     with closing(open_store(database_url)) as other:
         other.set_source("shop", max_concurrent=1)

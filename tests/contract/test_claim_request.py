@@ -1,6 +1,7 @@
 """Claims that can be asked for again, leases that belong to a credential, and many jobs claimed by their ids."""
 
 import threading
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs.claim_requests import Request
 from tests.contract.ground import ByHand, Clock, on_postgres
 from tests.contract.steps import enqueue, enqueue_many, history, settle_well
+from tests.servers.waiting import wait_until
 
 
 def again(store: SqlStore, credential: str = "c1", request_id: str = "r1", limit: int = 2) -> list[Claimed]:
@@ -80,9 +82,15 @@ def test_two_at_once_with_one_request_share_one_answer(store: SqlStore) -> None:
     answers: list[list[Claimed]] = []
     start = threading.Barrier(4)
 
+    def is_answered() -> bool:
+        with suppress(RequestBusy):
+            answers.append(again(store))
+            return True
+        return False
+
     def ask() -> None:
         start.wait()
-        answers.append(again(store))
+        wait_until(is_answered, what="an answer to the request")
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

@@ -531,7 +531,7 @@ def run_machine(store: SqlStore, clock: Clock, by_hand: ByHand, **wanted: Any) -
     )
 
 
-@pytest.mark.timeout(400)  # a failure is made small before it is shown
+@pytest.mark.timeout(1800)  # a failure is made small before it is shown
 def test_random_lives_are_what_the_pure_table_says(
     store: SqlStore, clock: Clock, by_hand: ByHand, pytestconfig: pytest.Config
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -14,7 +16,7 @@ from holdfast.domain.job import NewJob
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Failed, JobError, Report, Snoozed
 from holdfast.domain.views import WorkerRow
-from holdfast.serve.dashboard.bulk import BATCH
+from holdfast.serve.dashboard.bulk import BATCH, BulkRun, BulkRuns
 from holdfast.serve.dashboard.session import cookie_name, csrf_word, safe_next
 from tests.serve import http
 from tests.serve.grounds import Served, bearer
@@ -279,7 +281,7 @@ def test_a_store_that_makes_no_sense_of_an_address_says_so_on_a_page(served: Ser
 
 
 def test_the_welcome_link_signs_in(served: Served, nobody: httpx.Client) -> None:
-    link = served.store.create_admin_link(60.0)
+    link = served.store.create_admin_link(3600.0)
     answer = nobody.post("/welcome", data={"code": link.text})
     assert answer.status_code == 200
     assert nobody.get("/").status_code == 200
@@ -347,8 +349,19 @@ def test_a_job_of_thousands_of_attempts_and_long_lines_has_a_page_of_bounded_siz
         assert len(signed_in.get(f"/jobs/{job_id}/log").content) < 3_000_000
 
 
-def test_a_bulk_run_ends_with_its_token_and_an_admin_may_stop_it(served: Served, queue: str) -> None:
-    """It looks at its token before every batch."""
+def test_a_bulk_run_ends_with_its_token_and_an_admin_may_stop_it(
+    served: Served, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at its token before every batch. Here the token is revoked between the first and the second."""
+    revoked, step = threading.Event(), BulkRuns._step
+
+    async def step_and_wait(runs: BulkRuns, run: BulkRun, place: str) -> str | None:
+        after = await step(runs, run, place)
+        while not revoked.is_set():
+            await asyncio.sleep(0.01)
+        return after
+
+    monkeypatch.setattr(BulkRuns, "_step", step_and_wait)
     served.enqueue(queue, 2 * BATCH)
     token = served.new_token("client")
     with visitor(served, token=token) as client, visitor(served) as admin:
@@ -356,6 +369,7 @@ def test_a_bulk_run_ends_with_its_token_and_an_admin_may_stop_it(served: Served,
         form = {"all": "yes", "query": f"queue={queue}"}
         answer = client.post("/bulk/replay", data=form, headers=ours(served, token=token))
         served.store.revoke_token(found.name)
+        revoked.set()
         address = re.findall(r'hx-get="(/bulk/[0-9a-f]+)"', answer.text)[0]
         wait_until(lambda: "revoked" in admin.get(address).text, what="the run has ended")
         assert admin.post(f"{address}/stop", headers=ours(served)).status_code == 200

@@ -22,12 +22,14 @@ from holdfast.wiring.sql import open_database
 from tests.chaos.databases import query
 from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
-# What must arrive has time.
+# What must arrive has time. What a test has just written is new for half an hour; the faults are an hour old.
 PATIENT = Limits(
     timeout_seconds=DEADLINE_SECONDS,
     round_trip_seconds=DEADLINE_SECONDS,
     notification_seconds=DEADLINE_SECONDS,
     structure_seconds=DEADLINE_SECONDS,
+    silent_worker_seconds=1800.0,
+    reaper_seconds=1800.0,
 )
 DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
 MOST_CONNECTIONS = 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -15,6 +16,7 @@ from holdfast.throwaway.valkey import ValkeyEndpoint
 from tests.acceptance.command_line import InProcess
 from tests.chaos.databases import assert_verified, query
 from tests.examples.shell import ROOT, UUID, block, cloned, type_in
+from tests.servers.waiting import DEADLINE_SECONDS
 
 README = (ROOT / "examples" / "model_runs" / "README.md").read_text(encoding="utf-8")
 QUEUE = "models"
@@ -96,6 +98,18 @@ def replayed(clone: Clone, command_line: InProcess, job_id: str) -> str:
     return again
 
 
+@pytest.fixture
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An enqueue tells RQ within 0.25 s or not at all; here it may take longer."""
+    site = tmp_path / "patient"
+    site.mkdir()
+    statement = f"from holdfast.wiring import rq; rq.OFFER_SECONDS = {DEADLINE_SECONDS}\n"
+    (site / "sitecustomize.py").write_text(statement)
+    path = [str(site), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_stock_rq_worker_runs_the_same_jobs(clone: Clone, valkey_server: ValkeyEndpoint) -> None:
     commands = block(README, "run: rq").replace("redis://localhost:6379/0", valkey_server.url)
     assert valkey_server.url in commands

@@ -487,6 +487,17 @@ def test_converting_adding_and_dropping_go_unnoticed_by_those_who_work(url: str,
                     failed.append(error)
                     return
 
+    def typed_in(name: str) -> bool:
+        """It waits two seconds for a lock. As the page says: try again."""
+        try:
+            type_in(url, name)
+        except LockNotAvailable:
+            return False
+        return True
+
+    def insist(name: str) -> None:
+        wait_until(lambda: typed_in(name), what=f"{name} gets its lock")
+
     def goes_on(enough: int) -> Callable[[], bool]:
         return lambda: bool(failed) or len(done) >= enough
 
@@ -495,11 +506,11 @@ def test_converting_adding_and_dropping_go_unnoticed_by_those_who_work(url: str,
         thread.start()
     for step in (
         lambda: type_in(url, "bound"),
-        lambda: type_in(url, "convert"),
-        lambda: type_in(url, "ahead"),
+        lambda: insist("convert"),
+        lambda: insist("ahead"),
         lambda: prune(store),
         lambda: drop(url, f"holdfast_events_{UNTIL + timedelta(days=14):%Y%m%d}_0000"),
-        lambda: type_in(url, "ahead"),
+        lambda: insist("ahead"),
     ):
         step()
         wait_until(goes_on(len(done) + 5), what="work goes on")

@@ -12,7 +12,7 @@ import pytest
 from tests.chaos.conftest import postgres_template, postgres_url
 from tests.chaos.databases import assert_verified, query
 from tests.examples.shell import ROOT, block, cloned, type_in
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 __all__ = ["postgres_template", "postgres_url"]
 
@@ -74,6 +74,7 @@ def named_in_turn(scene: str) -> str:
 
 def test_two_workers_hold_no_job_twice(clone: Path) -> None:
     let_both_begin(clone)
+    lengthen_leases(clone)
     said = take("two_workers", clone)
     assert alike(said) == alike(block(PAGE, "shown: two_workers"))
     shares = {worker: int(jobs) for worker, jobs in SHARE.findall(said)}
@@ -116,7 +117,12 @@ def lengthen_leases(clone: Path) -> None:
     stage = clone / "examples" / "walkthroughs" / "stage.py"
     text = stage.read_text()
     assert text.count('["LEASE_SECONDS"] = "2"') == 1
+    assert text.count("PATIENCE_SECONDS = 60.0") == 1
+    text = text.replace("PATIENCE_SECONDS = 60.0", f"PATIENCE_SECONDS = {DEADLINE_SECONDS}")
     stage.write_text(text.replace('["LEASE_SECONDS"] = "2"', '["LEASE_SECONDS"] = "20"'))
+    walk = stage.with_name("dead_worker.py")
+    assert walk.read_text().count("handle.result('60s')") == 2
+    walk.write_text(walk.read_text().replace("'60s'", f"'{DEADLINE_SECONDS:g}s'"))
     for file in (clone / "examples" / "walkthroughs").glob("holdfast.db*"):
         file.unlink()
 

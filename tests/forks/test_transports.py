@@ -21,6 +21,7 @@ from holdfast.stores import ids
 from holdfast.stores.cache_file import CacheFile
 from holdfast.stores.sqlite import SqliteDatabase, open_sqlite
 from holdfast.throwaway.valkey import ValkeyEndpoint
+from holdfast.transports import pg_notify
 from holdfast.transports.sqlite_changes import ChangeCheck
 from holdfast.wiring.sql import open_store
 from tests.forks.child import in_child
@@ -71,7 +72,10 @@ def has_thread(name: str) -> bool:
     return any(thread.name == name for thread in threading.enumerate())
 
 
-def test_child_that_is_forked_during_notification_sends_its_own(postgres_url: str, ears: Ears) -> None:
+def test_child_that_is_forked_during_notification_sends_its_own(
+    postgres_url: str, ears: Ears, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pg_notify, "FLUSH_SECONDS", DEADLINE_SECONDS)  # the child ends, and must have sent it by then
     with closing(open_store(postgres_url)) as store:
         store.enqueue(JOB)
         wait_until(lambda: ears.rung > 0, what="a notification of the parent")
@@ -136,7 +140,7 @@ def test_sqlite_connections_are_closed_before_fork_and_opened_again(tmp_path: Pa
     with closing(database), closing(cache), closing(check):
         with database.transaction():
             pass
-        cache.keep_cached("source", "key", 1, 60.0)
+        cache.keep_cached("source", "key", 1, 3600.0)
         check.changed()
         pool: Any = database.engine.pool
         assert pool.checkedin() == 1

@@ -33,8 +33,9 @@ from holdfast.stores.verbs.settle_in import complete_in
 from tests.nth_step.grounds import Hands, is_on_sqlite, type_in
 
 IDS = tuple(f"0199a2b0-0000-7000-8000-{number:012}" for number in range(1, 31))
-LEASE = 60.0
-REAPING = {"period": 0.0, "lease_seconds": LEASE, "heartbeat_seconds": 20.0}
+# A reaper that was away for most of a lease lets expired leases live on: these are long, so that no pause is that long.
+LEASE, HEARTBEAT = 3600.0, 20.0
+REAPING = {"period": 0.0, "lease_seconds": LEASE, "heartbeat_seconds": HEARTBEAT}
 BROKEN = Failed(JobError("boom", "it broke"))
 HOPELESS = Failed(JobError("bad", "it will never work", retryable=False))
 DIALECTS = ("sqlite", "postgres")
@@ -154,7 +155,7 @@ def recover_or_claim_the_job(hands: Hands, found: list[Claimed]) -> list[Claimed
 
 
 def claim_the_job(hands: Hands, found: list[Claimed]) -> list[Claimed]:
-    job = hands.store.claim_job("bob", found[0].job_id)
+    job = hands.store.claim_job("bob", found[0].job_id, lease_seconds=LEASE, heartbeat_seconds=HEARTBEAT)
     return [] if job is None else [job]
 
 

@@ -78,7 +78,11 @@ def post(tmp_path: Path, migrated_file: Path, valkey_server: ValkeyEndpoint) -> 
         path = tmp_path / f"{name}.db"
         copy(migrated_file, path)
         options = StreamOptions(
-            url=valkey_server.url, prefix=name, takeover_seconds=0.0, timeout_seconds=DEADLINE_SECONDS
+            url=valkey_server.url,
+            prefix=name,
+            takeover_seconds=0.0,
+            timeout_seconds=DEADLINE_SECONDS,
+            sweep_timeout_seconds=DEADLINE_SECONDS,
         )
         with closing(SqlStore(open_sqlite(f"sqlite:///{path}"))) as plain:
             yield Post(plain, proxy, direct, options, name)

@@ -9,6 +9,7 @@ from tests.acceptance.command_line import InProcess
 from tests.chaos.databases import query
 from tests.pooler.conftest import Ways
 from tests.servers.pgbouncer import POOL_SIZE, PgbouncerEndpoint
+from tests.servers.waiting import wait_until
 from tests.worker.site import Site, patched
 
 JOBS = 400
@@ -17,6 +18,11 @@ TASKS = """
     def work(ctx: Context):
         ctx.log("at it")
         return 1
+
+    @app.task
+    def wait():
+        while not Path("go on").exists():
+            time.sleep(0.01)
 """
 
 
@@ -25,10 +31,13 @@ def test_a_worker_drains_through_the_pooler_alone(site: Site, ways: Ways) -> Non
     through the pooler as well."""
     site.tasks(TASKS)
     site.enqueue_many("work", JOBS)
-    worker = site.drain("--processes", "2")
-    assert site.counts() == {"succeeded": JOBS}
+    site.enqueue("wait")  # so that it is not done before its listener has tried
+    worker = site.worker("--drain", "--processes", "2")
+    worker.wait_for_log("wake-ups are degraded")
+    site.tell("go on")
+    assert worker.wait() == 0
+    assert site.counts() == {"succeeded": JOBS + 1}
     assert site.charged() == (0, 0)
-    assert "wake-ups are degraded" in worker.text()
     assert "wake-ups are listening" not in worker.text()
     assert "unexpected problem" not in worker.text()
     assert "store failed" not in worker.text()
@@ -52,23 +61,28 @@ def test_with_a_url_of_its_own_the_listener_hears_what_is_sent_through_the_poole
 def test_a_worker_uses_no_more_connections_than_documented(site: Site, pgbouncer: PgbouncerEndpoint) -> None:
     site.tasks(TASKS)
     site.enqueue_many("work", JOBS)
+    site.enqueue("wait", priority=-100)  # so that there is time to count
     name = site.url.rpartition("/")[2]
-    own = clients(pgbouncer, name)
+    site.store.close()
+    wait_until(lambda: clients(pgbouncer, name) == 0, what="the connections of the test are closed")
     seen: list[int] = []
     over = threading.Event()
 
     def count() -> None:
         while not over.wait(0.02):
-            seen.append(clients(pgbouncer, name) - own)
+            seen.append(clients(pgbouncer, name))
 
     counting = threading.Thread(target=count)
     counting.start()
     try:
-        site.drain("--processes", "2")
+        worker = site.worker("--drain", "--processes", "2")
+        wait_until(lambda: max(seen, default=0) > 2, what="several connections of the worker are seen")
+        site.tell("go on")
+        assert worker.wait() == 0
     finally:
         over.set()
         counting.join()
-    assert 2 < max(seen) <= connections.WORKER
+    assert max(seen) <= connections.WORKER
 
 
 def clients(pgbouncer: PgbouncerEndpoint, database: str) -> int:

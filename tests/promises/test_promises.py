@@ -33,7 +33,7 @@ from tests.acceptance.test_verify import tamper
 from tests.chaos.databases import MovableClock, assert_verified, opened, query
 from tests.servers.waiting import wait_until
 from tests.transports.streaming import Fleet
-from tests.worker.site import Site
+from tests.worker.site import Site, patched
 
 DEFAULT_LEASE, DEFAULT_PERIOD, PROMISED = 60.0, 10.0, 75.0
 
@@ -167,7 +167,8 @@ def test_a_deploy_a_rate_limit_an_open_breaker_and_a_store_outage_charge_nothing
                 time.sleep(600)
     """)
     job_id = site.enqueue("long")
-    leaving = site.worker("--processes", "1", "--grace", "0s")
+    patient = patched("from holdfast.worker import draining; draining.UNDELIVERED_SECONDS = 600.0")
+    leaving = site.worker("--processes", "1", "--grace", "0s", program=patient)
     site.wait_for_file("began")
     assert leaving.stop() == 0
     assert site.event_names(job_id) == ["enqueued", "claimed", "released"]

@@ -165,7 +165,7 @@ def test_the_directory_goes_when_a_worker_kills_its_runners_and_ends(
     [pid] = sqlite_site.wait_for_pids("pid")
     assert len(left(temporary)) == 1
     assert worker.stop() == 0
-    assert not is_alive(pid)
+    wait_until(lambda: not is_alive(pid), what="the command has ended")
     assert left(temporary) == []
 
 

@@ -13,8 +13,15 @@ import pytest
 from tests.contract.conftest import make_empty, migrated_database, migrated_file, pooler
 from tests.contract.ground import DIALECTS
 from tests.serve.grounds import Served, serving
+from tests.servers.waiting import DEADLINE_SECONDS
 
 __all__ = ["migrated_database", "migrated_file", "pooler"]
+
+
+@pytest.fixture(autouse=True)
+def _patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An `App` and a command on a control plane wait ten seconds by default, too short for a busy machine."""
+    monkeypatch.setattr("holdfast.remote.opening.LONGEST_TIMEOUT_SECONDS", DEADLINE_SECONDS)
 
 
 @pytest.fixture(scope="module", params=DIALECTS)

@@ -56,6 +56,8 @@ def test_with_redis_the_message_of_a_claim_goes_when_its_report_is_committed(
     ):
         made = client.post("/api/v1/jobs", json={"task": "send", "payload": {}, "queue": queue})
         assert made.status_code == 201, made.text
+        # Without it, the claim would look into the database.
+        wait_until(lambda: length(redis, queue) == 1, what="the message is sent")
         job = claim(worker, queue, max_wait_ms=60_000)
         assert job["message_id"]
         assert length(redis, queue) == 1

@@ -18,13 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from holdfast.domain.job import NewJob
 from holdfast.domain.views import WorkerRow
-from holdfast.serve import fleet_metrics, gauges
+from holdfast.serve import fleet_metrics, gauges, metrics
 from holdfast.serve.options import ServeSettings
 from holdfast.serve.running import ControlPlane
 from tests.serve import exposed, http
 from tests.serve.grounds import Served, bearer, serving
 from tests.serve.raw import call
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 FORMATS: dict[str, Callable[[str], Iterable[Metric]]] = {"text/plain": parse_text, OPENMETRICS: parse_openmetrics}
@@ -36,8 +36,11 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @pytest.fixture(autouse=True)
 def _looks_come_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And may take long: on a slow machine that is no store that is away."""
     monkeypatch.setattr(gauges, "SHORTEST_SECONDS", 0.05)
     monkeypatch.setattr(gauges, "SHARE", 1)
+    monkeypatch.setattr(gauges, "HANGING_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(metrics, "FIRST_LOOK_SECONDS", DEADLINE_SECONDS)
 
 
 def samples(text: str, accept: str = "text/plain") -> Samples:

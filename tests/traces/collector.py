@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
+# Processes give their last spans a second or two, and a supervisor kills a runner that takes longer to end.
+PATIENT = f"""
+import sys
+from holdfast.tasks import tracing
+
+flush = tracing.flush
+tracing.flush = lambda _seconds: flush({DEADLINE_SECONDS})
+if "holdfast.runners.child" in sys.orig_argv:
+    from holdfast.runners.child import main
+
+    main._LONGEST_GOODBYE_SECONDS = {DEADLINE_SECONDS}
+elif "worker" in sys.orig_argv:
+    from holdfast.worker import supervisor
+
+    supervisor.LAST_SECONDS = {DEADLINE_SECONDS}
+"""
 ERROR = trace_pb2.Status.STATUS_CODE_ERROR
 UNSET = trace_pb2.Status.STATUS_CODE_UNSET
 
@@ -56,7 +74,19 @@ class Collector:
     @property
     def environment(self) -> dict[str, str]:
         """Of a process that is to send its spans here, soon."""
-        return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "50"}
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
+            "OTEL_EXPORTER_OTLP_TIMEOUT": f"{DEADLINE_SECONDS:.0f}",
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
+        }
+
+    def patient_environment(self, folder: Path) -> dict[str, str]:
+        """Of a process that is to end: it sends its last spans however slow the collector is. The folder is ours."""
+        packages = folder / "patient"
+        packages.mkdir()
+        (packages / "sitecustomize.py").write_text(PATIENT)
+        paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {**self.environment, "PYTHONPATH": os.pathsep.join(paths)}
 
     def spans(self, name: str | None = None, trace_id: str | None = None) -> list[Span]:
         """In the order in which they began."""

@@ -35,7 +35,7 @@ def test_a_job_that_came_through_a_stream(
 
 
 def test_a_job_that_an_rq_worker_was_told_of(station: Station, collector: Collector) -> None:
-    station.rq_worker("-c", "holdfast.rq.preload", **collector.environment)
+    station.rq_worker("-c", "holdfast.rq.preload", **collector.patient_environment(station.site.folder))
     job_id = station.enqueue("stumble", traceparent=PARENT)
     assert station.answer(station.send(job_id))["recorded"] == "retry_scheduled"
     [wait], [attempt] = collector.wait_for("wait stumble"), collector.wait_for("attempt stumble")

@@ -32,7 +32,7 @@ def doze(ctx: Context):
 def crash():
     with tracer.start_as_current_span("last words"):
         pass
-    trace.get_tracer_provider().force_flush()
+    trace.get_tracer_provider().force_flush(600_000)
     os.kill(os.getpid(), signal.SIGKILL)
 
 @app.task(timeout=0.2, max_attempts=1)
@@ -59,7 +59,8 @@ ENDINGS = {  # outcome, what the store recorded, what the span says of the error
 
 def drain(site: Site, collector: Collector) -> None:
     """A worker that traces, until nothing is due."""
-    assert site.worker("--drain", "--processes", "1", **collector.environment).wait() == 0
+    environment = collector.patient_environment(site.folder)
+    assert site.worker("--drain", "--processes", "1", **environment).wait() == 0
 
 
 def test_every_ending_of_an_attempt_is_told(site: Site, collector: Collector) -> None:
@@ -110,7 +111,8 @@ def test_an_app_that_sets_up_its_own_provider_has_the_attempts_in_it(sqlite_site
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         provider = TracerProvider(resource=Resource.create({{"service.name": "shop"}}))
-        provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter("{collector.url}/v1/traces")))
+        exporter = OTLPSpanExporter("{collector.url}/v1/traces", timeout={DEADLINE_SECONDS})
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
         trace.set_tracer_provider(provider)
 
         @app.task
@@ -119,7 +121,8 @@ def test_an_app_that_sets_up_its_own_provider_has_the_attempts_in_it(sqlite_site
                 return ctx.traceparent
     """)
     job_id = sqlite_site.enqueue("sell", traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
-    sqlite_site.drain("--processes", "1")
+    path = collector.patient_environment(sqlite_site.folder)["PYTHONPATH"]
+    sqlite_site.drain("--processes", "1", PYTHONPATH=path)
     [attempt], [wait], [fetch] = (collector.wait_for(name) for name in ("attempt sell", "wait sell", "fetch"))
     assert (attempt.trace_id, attempt.parent, wait.parent) == ("a" * 32, "b" * 16, "b" * 16)
     assert (fetch.parent, attempt.service) == (attempt.id, "shop")
@@ -228,7 +231,8 @@ def test_without_configuration_no_process_of_a_worker_loads_it(sqlite_site: Site
 
 def test_a_command_line_goes_on_with_the_trace_of_its_environment(sqlite_site: Site, collector: Collector) -> None:
     command = CommandLine(sqlite_site.folder, sqlite_site.url)
-    variables = {"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01", "OTEL_SERVICE_NAME": "cron", **collector.environment}
+    variables = {"TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01", "OTEL_SERVICE_NAME": "cron"}
+    variables |= collector.patient_environment(sqlite_site.folder)
     job_id = command("enqueue", "mail", **variables).succeeded().out.strip()
     [span] = collector.wait_for("enqueue mail")
     assert (span.trace_id, span.parent, span.service) == ("a" * 32, "b" * 16, "cron")

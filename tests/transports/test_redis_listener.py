@@ -33,7 +33,10 @@ class Rung:
 
 @pytest.fixture
 def options(valkey_server: ValkeyEndpoint) -> StreamOptions:
-    return StreamOptions(url=valkey_server.url, prefix=uuid.uuid4().hex, timeout_seconds=DEADLINE_SECONDS)
+    """The connections have a name, by which a test finds its own: the server is shared."""
+    name = uuid.uuid4().hex
+    url = f"{valkey_server.url}?client_name={name}"
+    return StreamOptions(url=url, prefix=name, timeout_seconds=DEADLINE_SECONDS)
 
 
 @pytest.fixture
@@ -51,7 +54,8 @@ def test_a_listener_rings_at_every_announcement_and_mends_itself(options: Stream
         assert listener.status == "listening"
         transport.publisher.offer([("default", str(uuid.uuid4()), 1)])
         rung.wait()
-        client.client_kill_filter(_type="pubsub")
+        [own] = [found["id"] for found in client.client_list(_type="pubsub") if found["name"] == options.prefix]
+        client.client_kill_filter(_id=own)
         rung.wait()  # it listens again
         assert rung.statuses == ["listening", "degraded", "listening"]
         wait_until(lambda: transport.streams.queues() == {"default"}, what="it is published")

@@ -6,9 +6,16 @@ import pytest
 
 from holdfast.webhooks.delivering import SECRET_VARIABLE
 from holdfast.webhooks.permission import ALLOW_VARIABLE
+from tests.servers.waiting import DEADLINE_SECONDS
 from tests.webhooks.receiver import Receiver
 
 SECRET = "whsec_" + "c2VjcmV0LW9mLXRoaXJ0eS10d28tYnl0ZXMtb3Itc28="
+
+
+@pytest.fixture(autouse=True)
+def patient_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow lookup of a name is not taken for a failed one."""
+    monkeypatch.setattr("holdfast.webhooks.permission.LOOKUP_SECONDS", DEADLINE_SECONDS)
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ where its heartbeat lives: in a `thread`, or in a `coroutine` on the event loop 
 there after the first heartbeat that the store has taken, and has the number of the attempt; only then the task begins.
 On a machine that is too busy the lease may be over before that: then it is claimed once more.
 
-The next heartbeat is a while after that. If the task took the GIL while a heartbeat is in its transaction, the SQLite
-file would stay locked for everybody: one more reason not to do it, but not the one that is shown here.
+The next heartbeat is a while after the task has begun. If the task took the GIL while a heartbeat is in its
+transaction, the SQLite file would stay locked for everybody: one more reason not to do it, but not the one that is
+shown here.
 """
 
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -47,6 +49,8 @@ def claim_and_beat(store: SqlStore, queue: str, task: str) -> Claimed:
 
 def work_beside_a_thread(store: SqlStore, job: Claimed) -> None:
     def beat_for_ever() -> None:
+        while not has_begun(job.task):
+            time.sleep(0.01)
         while True:
             time.sleep(job.lease_seconds / 3)
             beat(store, job)
@@ -63,6 +67,11 @@ async def work_beside_a_coroutine(store: SqlStore, job: Claimed) -> None:
 
     beating = asyncio.create_task(beat_for_ever())
     await asyncio.gather(tasks.app.tasks[job.task](**job.payload), beating)
+
+
+def has_begun(task: str) -> bool:
+    """The task in this process is about to take the GIL. A worker has written the same file for its own job."""
+    return Path(task).read_text() == str(os.getpid())
 
 
 def beat(store: SqlStore, job: Claimed) -> bool:

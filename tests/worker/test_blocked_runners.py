@@ -92,7 +92,7 @@ def test_a_task_that_blocks_its_process_keeps_its_lease(site: Site) -> None:
 
 def assert_another_can_have_it(site: Site, job_id: str, attempt: int) -> None:
     def is_lost() -> bool:
-        site.store.reap("the test", period=0.0)
+        site.reap()
         return ("lease_lost", attempt) in happened(site, job_id)
 
     site.wait(is_lost, "the lease is lost")

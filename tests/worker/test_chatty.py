@@ -123,10 +123,11 @@ def talk(ctx: Context):
     for number in range(3):
         print("said", number, "of attempt", ctx.attempt, flush=True)
         ctx.progress(number + 1, 3)
-        if ctx.attempt == 2: break
-        # The next word is said only when somebody has heard this one, and knows how far it is.
-        while not (Path(f"heard-{number}").exists() and Path(f"done-{number + 1}").exists()): time.sleep(0.01)
-    if ctx.attempt == 1: raise ValueError("once more")
+        # The next line is written, and the attempt ends, only when the follower has this line and the progress.
+        while not Path(f"heard-{ctx.attempt}-{number}").exists(): time.sleep(0.01)
+        if ctx.attempt == 2: return
+        while not Path(f"done-{number + 1}").exists(): time.sleep(0.01)
+    raise ValueError("once more")
 """
 
 
@@ -145,7 +146,7 @@ def test_a_follower_hears_every_line_as_it_is_said_and_the_end(site: Site) -> No
                 site.tell(f"done-{event['progress']['done']}")
             if event["event"] != "log" or not event["message"].startswith("said"):
                 continue
-            site.tell(f"heard-{event['message'].split()[1]}")
+            site.tell(f"heard-{event['attempt']}-{event['message'].split()[1]}")
         assert process.wait(DEADLINE_SECONDS) == 0
     assert worker.stop() == 0
     lines = [(event["attempt"], event["message"]) for event in events if event["event"] == "log"]

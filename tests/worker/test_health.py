@@ -60,7 +60,7 @@ def test_worker_is_ready_once_connected_and_not_while_it_drains(postgres_site: S
     site = postgres_site
     site.tasks(SLOW_IMPORT + TASKS)
     probe = Probe()
-    worker = site.worker("--processes", "1", "--health", probe.address)
+    worker = site.worker("--processes", "1", "--grace", "600s", "--health", probe.address)
     site.wait(lambda: probe.status("/healthz") == 200, "the worker is alive")
     assert probe.status("/readyz") == 503
     assert probe.detail("/readyz")["state"] == "starting"

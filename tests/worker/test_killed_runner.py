@@ -8,7 +8,7 @@ import pytest
 from holdfast.domain.lifecycle import State
 from holdfast.domain.retry import RetryPolicy
 from tests.servers.waiting import gone
-from tests.worker.site import Site
+from tests.worker.site import REAP_OFTEN, REAPER_LEASE_SECONDS, Site, patched
 
 TASKS = """
     @app.task
@@ -113,8 +113,13 @@ def test_a_task_that_crashes_or_eats_all_memory_takes_only_its_own_runner_with_i
 def test_a_task_that_kills_its_supervisor_is_dead_lettered_after_exactly_max_crashes(site: Site) -> None:
     site.tasks(TASKS)
     site.tasks("@app.task\ndef other(): pass", name="others")
-    # It reaps every two seconds.
-    bystander = site.worker("--processes", "1", "--heartbeat", "0.5s", app="others:app", LEASE_SECONDS="12")
+    bystander = site.worker(
+        "--processes",
+        "1",
+        app="others:app",
+        program=patched(REAP_OFTEN),
+        LEASE_SECONDS=f"{REAPER_LEASE_SECONDS:.0f}",
+    )
     retry = RetryPolicy("fixed", base=0.1, jitter=0.0)
     job_id = site.enqueue("kill_the_supervisor", max_attempts=10, max_crashes=3, retry=retry)
     for claim in (1, 2, 3):

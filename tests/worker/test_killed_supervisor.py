@@ -5,7 +5,7 @@ import psutil
 from holdfast.domain.lifecycle import State
 from holdfast.worker.pace import MOST_PER_RUNNER, MOST_UNTOLD
 from tests.chaos.databases import query
-from tests.worker.site import Site
+from tests.worker.site import REAP_OFTEN, REAPER_LEASE_SECONDS, Site, patched
 
 PROCESSES = 2
 QUICK_JOBS = 2000
@@ -32,8 +32,8 @@ def test_its_runners_die_at_once_and_its_jobs_come_back_within_the_bound_charged
     victim = site.worker("--processes", "3")
     program = site.wait_for_pids("program")
     processes = {*program, *site.wait_for_pids("long"), *(runner.pid for runner in victim.runners())}
-    # It reaps every two seconds.
-    site.worker("--processes", "1", "--heartbeat", "0.5s", LEASE_SECONDS="12").wait_for_log('"after": "idle"')
+    reaper = site.worker("--processes", "1", program=patched(REAP_OFTEN), LEASE_SECONDS=f"{REAPER_LEASE_SECONDS:.0f}")
+    reaper.wait_for_log('"after": "idle"')
 
     victim.kill()
     site.wait_gone(processes, "runners and programs have died with it")
@@ -62,7 +62,7 @@ def test_how_many_jobs_that_were_claimed_ahead_are_charged_with_it_is_bounded(si
     site.expire_leases(*ids(site, "state = 'running'"))
 
     def is_reaped() -> bool:
-        site.store.reap("the test", period=0.0)
+        site.reap()
         return "running" not in site.counts()
 
     site.wait(is_reaped, "the leases are reaped")

@@ -85,8 +85,9 @@ def event_names(site: Site, job: str) -> list[str]:
 
 def test_workers_live_through_a_crash_of_postgres_and_charge_nothing(site: Site, server: PostgresServer) -> None:
     workers = [site.worker("--processes", "2"), site.worker("--processes", "2")]
-    long = {"lease_seconds": 3600.0}  # it outlives the outage
-    ids = [site.enqueue("held", priority=1, **long), *site.enqueue_many("steady", 100, **long)]
+    lease = 3600.0  # outlives the outage
+    held = site.enqueue("held", priority=1, lease_seconds=lease)
+    ids = [held, *site.enqueue_many("steady", 100, lease_seconds=lease)]
     site.wait(lambda: len(notes(site, "ran")) >= 10, "some jobs have run")
     server.restart("immediate")
     assert not all_succeeded(site)

@@ -143,7 +143,7 @@ def test_second_stop_signal_skips_the_grace_and_charges_nothing(sqlite_site: Sit
 def test_claim_in_flight_at_the_stop_signal_is_given_back(postgres_site: Site) -> None:
     site = postgres_site
     site.tasks(BRIEF_TASKS)
-    worker = site.worker(POLL_INTERVAL="0.2", LEASE_SECONDS="3600", program=patched(PATIENT))
+    worker = site.worker("--grace", "600s", POLL_INTERVAL="0.2", LEASE_SECONDS="3600", program=patched(PATIENT))
     worker.wait_for_log('"after": "idle"')
     locked = "FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     waiting = f"SELECT count(*) {locked} AND query LIKE '%holdfast_claim(%'"

@@ -1,5 +1,6 @@
 """A part of the view that is slow is asked for less often, and never makes the others wait."""
 
+import math
 import threading
 
 import pytest
@@ -13,6 +14,7 @@ from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 def test_the_last_answer_stands_until_the_share_of_the_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = iter(range(100))
     monkeypatch.setattr(sight, "SHARE", 1e-9)
+    monkeypatch.setattr(sight, "SLOW_SECONDS", math.inf)
     part = Part(lambda: next(asked))
     assert [part.now() for _ in range(5)] == [0] * 5
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from holdfast.domain.events import Event, Events, StoreBack, StoreFailed, Upkeep
 from holdfast.domain.job import NewJob
 from holdfast.maintenance.checkpoints import checkpoints
 from holdfast.maintenance.chores import Chore
+from holdfast.periodic import upkeep
 from holdfast.periodic.part import NEVER
 from holdfast.periodic.retrying import Retrying
 from holdfast.periodic.upkeep import Upkeep
@@ -22,6 +25,14 @@ from holdfast.wiring.sql import open_store
 from tests.servers.waiting import wait_until
 
 PERIOD = 100.0
+STEP_SECONDS = 0.01
+
+
+@pytest.fixture(autouse=True)
+def steps_take_as_long_as_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause after a step depends on how long the step took."""
+    readings = count()
+    monkeypatch.setattr(upkeep, "time", SimpleNamespace(monotonic=lambda: next(readings) * STEP_SECONDS))
 
 
 class Bench:
@@ -144,6 +155,7 @@ def test_after_a_step_there_is_a_pause_of_several_times_as_long(bench: Callable[
         one.step()
     [step] = one.of(UpkeepStep)
     assert isinstance(step, UpkeepStep)
+    assert step.seconds >= STEP_SECONDS
     assert one.upkeep.wake_at() >= one.now + 4 * step.seconds
     one.step()
     assert len(one.of(UpkeepStep)) == 1, "before the pause is over nothing happens"

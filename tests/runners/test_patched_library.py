@@ -124,10 +124,11 @@ PATCHES = [
     ["recursion"],
     ["collector", "environment"],
 ]
-# Each group is patched in a fresh process, before the engine does anything for the first time. Patches that raise do
-# not hide each other.
+FUNCTIONS = [name for names in PATCHES for name in names if "." in name]
+# Each group is patched in a fresh process, before the engine does anything for the first time. Methods are replaced
+# before their classes: afterwards they could not be reached.
 GROUPS = {
-    "functions-that-raise": [name for names in PATCHES for name in names if "." in name],
+    "functions-that-raise": sorted(FUNCTIONS, key=lambda name: name.count("."), reverse=True),
     "freeze": ["freeze", "warnings", "digits", "timeout"],
     "close-streams": ["close_streams", "exit", "collector"],
     "no-streams": ["no_streams", "signals", "environment"],

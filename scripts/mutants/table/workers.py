@@ -124,7 +124,7 @@ MUTANTS = (
         "    return not is_away(error)\n",
         (
             "simulation/test_histories.py::test_what_was_found_once_stays_fixed[161]",
-            "remote/test_statuses.py::test_half_of_all_reports_answered_by_the_proxy_leave_every_job_succeeded[500]",
+            "remote/test_statuses.py::test_half_of_all_reports_answered_by_the_proxy_leave_every_job_succeeded",
         ),
     ),
     Mutant(

@@ -4,8 +4,8 @@ No test may depend on speed. Two runs show it:
 
 busy    the suite beside busy processes that load all cores (--processes, default: two for each core)
 quota   the suite, its servers and all that it starts in a cgroup whose CPU quota is a quarter of a core for each
-        pytest worker (--workers, default: 3, as in `make test`). Needs Linux and the right to create a cgroup, usually
-        root.
+        pytest worker (--workers, default: 4, as in `make test` on two cores). Needs Linux and the right to create a
+        cgroup, usually root.
 
 Without a name both run, one after the other. What follows `--` goes to pytest. Ends with 1 if a run was red.
 """
@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("run", nargs="?", choices=[*RUNS])
     parser.add_argument("--processes", type=int, default=2 * (os.cpu_count() or 1), metavar="N")
-    parser.add_argument("--workers", type=int, default=3, metavar="N")
+    parser.add_argument("--workers", type=int, default=4, metavar="N")
     parser.add_argument("pytest", nargs="*", help="what goes to pytest, after `--`")
     return parser
 

@@ -27,7 +27,7 @@ from tests.servers.shared import RemoteServers, SharedServers, UrlSource
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-WORKERS = 3  # tests wait for processes a good part of their time: more of them than cores
+WORKERS = min(2 * (os.cpu_count() or 1), 8)  # tests wait for processes a good part of their time
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4_000_000_000
 

@@ -424,6 +424,7 @@ def test_what_cannot_be_drawn_is_refused(store: SqlStore, asked: tuple[Kind, flo
 
 
 @on_postgres
+@pytest.mark.new_tables
 def test_a_pruned_job_is_found_by_its_history_also_without_statistics(store: SqlStore) -> None:
     """By the index of what was pruned, in which the job comes last, a roll-up was quadratic in what was pruned."""
     window = {"since": "2026-01-01T00:00:00Z", "until": "2027-01-01T00:00:00Z"}

@@ -4,8 +4,9 @@ The table of `python -m scripts.mutants` holds the lines that keep a promise. Th
 change of the suite can be measured: the same seed draws the same mutants as long as the code is the same.
 
     make coverage
-    python -m scripts.mutants.sample [--count 200] [--seed 1] [--coverage FILE] [--out FILE]
+    python -m scripts.mutants.sample [--count 200] [--seed 1] [--part 0/1] [--coverage FILE] [--out FILE]
 
+--part       0/2 and 1/2 are the halves of the sample, for two processes with a file each
 --coverage   what `make coverage` has measured: it says which tests run a line
 --out        JSON, a finding a line; what it already holds is not run again
 """
@@ -31,11 +32,11 @@ from scripts.mutants.trial import Trials
 PACKAGES = ("domain", "stores", "worker", "runners")
 MAX_TESTS = 40  # for one mutant: those that run the line in its process, the narrowest first
 # What runs the lines of a package in processes of its own, where no context tells so.
-PROCESS_TESTS = {
-    "domain": ("tests/unit", "tests/promises"),
-    "stores": ("tests/nth_step", "tests/promises"),
-    "worker": ("tests/worker/test_first_steps.py", "tests/worker/test_killed_runner.py", "tests/promises"),
-    "runners": ("tests/runners", "tests/worker/test_time_limits.py"),
+PROCESS_TESTS: dict[str, tuple[str, ...]] = {
+    "domain": (),
+    "stores": (),
+    "worker": ("tests/worker/test_first_steps.py", "tests/worker/test_killed_runner.py"),
+    "runners": ("tests/runners",),
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -194,10 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--coverage", type=Path, default=REPOSITORY / ".cache" / "coverage" / "data")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", default="0/1", metavar="K/N")
     parser.add_argument("--out", type=Path, default=REPOSITORY / ".cache" / "sample.jsonl")
     options = parser.parse_args(arguments)
     findings = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
     known = {(each["file"], each["begin"]) for each in findings}
+    part, parts = map(int, options.part.split("/"))
     with (
         closing(Selection(options.coverage)) as selection,
         copied() as ground,
@@ -205,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         closing(Trials(ground, urls)) as trials,
         options.out.open("a", encoding="utf-8") as out,
     ):
-        for change, mutant in draw(options.count, options.seed):
+        for change, mutant in draw(options.count, options.seed)[part::parts]:
             if (change.file, change.begin) in known:
                 continue
             with ground.planted(mutant):

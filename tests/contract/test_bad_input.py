@@ -145,6 +145,8 @@ def test_the_largest_payload_is_accepted(store: SqlStore) -> None:
         ({"queues": [""]}, "queues"),
         ({"tasks": "add"}, "tasks"),
         ({"tasks": [7]}, "tasks"),
+        ({"tasks": [["add"]]}, "tasks"),
+        ({"queues": [{}]}, "queues"),
     ],
     ids=str,
 )

@@ -16,7 +16,7 @@ from holdfast.stores.postgres_url import libpq_url
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs.claim_requests import Request
 from tests.contract.ground import ByHand, Clock, on_postgres
-from tests.contract.steps import enqueue, enqueue_many, history, settle_well
+from tests.contract.steps import enqueue, enqueue_many, history, postgres_later, settle_well
 from tests.servers.waiting import wait_until
 
 
@@ -75,6 +75,20 @@ def test_an_empty_answer_is_not_remembered(store: SqlStore, by_hand: ByHand) -> 
     assert by_hand("SELECT 1 FROM holdfast_claim_requests") == []
     enqueue(store)
     assert len(again(store)) == 1
+
+
+def test_requests_that_were_granted_something_are_known(store: SqlStore) -> None:
+    enqueue(store)
+    assert len(again(store)) == 1
+    assert again(store, request_id="r2") == []
+    assert store.known_requests([("c1", "r1"), ("c1", "r2"), ("c2", "r1")]) == {("c1", "r1")}
+
+
+@postgres_later
+def test_without_requests_none_is_known_and_nothing_is_read(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(store.database, "reading", None)
+        assert store.known_requests([]) == set()
 
 
 def test_two_at_once_with_one_request_share_one_answer(store: SqlStore) -> None:

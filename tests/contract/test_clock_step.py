@@ -384,6 +384,16 @@ def test_clock_that_is_right_again_ends_the_corrections(store: SqlStore, clock: 
     assert reap(store).clock is None
 
 
+def test_clock_that_catches_up_between_ticks_ends_the_corrections(store: SqlStore, clock: Clock) -> None:
+    enqueue(store)
+    step_back(store, clock, 100.0)
+    found = []
+    for _ in range(5):
+        clock.move(PERIOD)
+        found.append(reap(store).clock)
+    assert found == [ClockCorrection(90.0), ClockCorrection(80.0), ClockCorrection(70.0), None, None]
+
+
 @on_postgres
 def test_transaction_that_was_open_during_the_step_leaves_no_job_behind(
     store: SqlStore, clock: Clock, direct_url: str, open_again: Callable[[], SqlStore]

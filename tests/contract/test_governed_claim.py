@@ -4,6 +4,7 @@ ask again."""
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +16,12 @@ from holdfast.domain.manifest import Kind
 from holdfast.domain.outcome import Report, Succeeded
 from holdfast.stores.database import Row
 from holdfast.stores.sql_store import SqlStore
-from holdfast.stores.verbs import claim_named
+from holdfast.stores.verbs import claim_named, claiming
 from holdfast.stores.verbs.admitting import Admission, claim_admitted
 from holdfast.stores.verbs.claiming import START, Governed, _checked, claim_rows
 from holdfast.stores.verbs.looking import EXACT_LANES, Looking
 from holdfast.worker.pickup import Found, Pickup, Room
-from tests.contract.ground import ByHand, Clock, on_postgres
+from tests.contract.ground import ByHand, Clock, on_postgres, run
 from tests.contract.steps import claim, claim_ids, enqueue, enqueue_many, settle_well, start
 from tests.servers.waiting import wait_until
 
@@ -178,6 +179,40 @@ def test_only_the_sources_and_queues_of_the_jobs_taken_are_locked(store: SqlStor
         queues = by_hand("SELECT name FROM holdfast_queues FOR UPDATE SKIP LOCKED")
     assert {job.source for job in claims} == set(names) - {name for (name,) in free}
     assert queues == [("b",)]
+
+
+@on_postgres
+def test_a_claim_whose_only_source_stays_locked_is_tried_again_and_then_empty(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_source("shop", max_concurrent=1)
+    waiting = enqueue(store, source="shop")
+    pauses: list[float] = []
+    with by_hand.engine.begin() as connection:
+        run(connection, "SELECT 1 FROM holdfast_sources FOR UPDATE")
+        monkeypatch.setattr(claiming, "time", SimpleNamespace(sleep=pauses.append))
+        assert store.claim("ann", 1) == []
+    assert pauses == [0.001 * 2**number for number in range(1, claiming.BUSY_TRIES)]
+    assert claim_ids(store) == [waiting]
+    assert len(pauses) == claiming.BUSY_TRIES - 1, "a source that is free is not waited for"
+
+
+@on_postgres
+def test_a_claim_that_finds_only_locked_sources_goes_on_behind_the_same_lane(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = open_sources(by_hand, 3 * EXACT_LANES)
+    enqueue_one_each(store, sources)
+    first = store.claim("ann", 4)
+    lane = store._claiming._lane
+    assert lane != START
+    with by_hand.engine.begin() as connection:
+        run(connection, "SELECT 1 FROM holdfast_sources FOR UPDATE")
+        monkeypatch.setattr(claiming, "time", SimpleNamespace(sleep=lambda _seconds: None))
+        assert store.claim("ann", 4) == []
+        assert store._claiming._lane == lane
+    second = store.claim("ann", 4)
+    assert len({job.source for job in (*first, *second)}) == 8, "no lane has its turn twice"
 
 
 # Limits that come between the look and the claim

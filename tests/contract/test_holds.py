@@ -6,12 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from holdfast.domain.errors import InvalidInput, LeaseLost
+from holdfast.domain.errors import InvalidInput, LeaseLost, StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.outcome import Succeeded
 from holdfast.domain.sources import Breaker, End, Entered, Entry, Leaving
@@ -27,6 +28,7 @@ from tests.contract.steps import (
     enqueue,
     enqueue_many,
     lose_lease,
+    postgres_later,
     settle_well,
     start,
 )
@@ -305,6 +307,38 @@ def test_a_source_that_somebody_has_locked_is_busy_at_once(
         assert enter(store, job) == Entered(False, 0.05, "busy")
     assert pauses == [0.002], "it is asked for once more, and no one waits for it"
     assert enter(store, job) == IN
+
+
+def test_a_source_that_is_deleted_while_somebody_enters_admits_at_once_and_keeps_nothing(
+    store: SqlStore, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.set_source("shop", max_concurrent=0)
+    job = start(store)
+    reading, reads = store.database.reading, count()
+
+    def delete_then_read() -> Any:
+        if next(reads) == 1:
+            by_hand("DELETE FROM holdfast_sources")
+        return reading()
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(store.database, "reading", delete_then_read)
+        assert enter(store, job) == IN
+    assert next(reads) == 2, "it was there at the first read, and gone at the second"
+    assert by_hand.count("holdfast_source_holds") == 0
+
+
+@postgres_later
+def test_a_lease_that_is_held_again_a_moment_later_is_asked_about_once_more(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = start(store)
+    settle_well(store, job, Succeeded())
+    with pytest.raises(LeaseLost, match="source shop is only for who holds one"):
+        enter(store, job)
+    monkeypatch.setattr(verbs, "check_lease", lambda *_given: None)
+    with pytest.raises(StoreUnavailable, match=f"^source shop: the lease of job {job.job_id} could not be read; ask"):
+        enter(store, job)
 
 
 @on_postgres

@@ -15,7 +15,7 @@ from holdfast.stores.postgres import open_postgres
 from holdfast.stores.schema import SOURCE_RULES
 from holdfast.stores.sql_store import SqlStore
 from holdfast.stores.verbs import sources as verbs
-from tests.contract.ground import ByHand, Clock, on_postgres
+from tests.contract.ground import ByHand, Clock, on_postgres, on_sqlite
 from tests.contract.steps import HOPELESS, beat, claim_ids, enqueue_many, postgres_later, settle_well, start
 
 
@@ -340,6 +340,19 @@ def test_what_was_repaired_is_on_record(store: SqlStore, unguarded: ByHand) -> N
     store.set_source("shop", burst=2)
     assert (events(store)[-1].detail or {})["repaired"] == ["breaker_threshold"]
     assert unguarded("SELECT breaker_threshold FROM holdfast_sources") == [(1,)]
+
+
+@on_sqlite
+def test_times_in_another_form_are_stored_in_ours_by_the_next_change(store: SqlStore, unguarded: ByHand) -> None:
+    store.set_source("shop")
+    unguarded(
+        "UPDATE holdfast_sources SET paused_until = 'tomorrow', last_success_at = '2020-01-01 10:00:00',"
+        " last_failure_at = '2020-01-02T03:04:05.000000Z'"
+    )
+    store.set_source("shop", burst=2)
+    assert (events(store)[-1].detail or {})["repaired"] == ["last_success_at", "paused_until"]
+    stored = unguarded("SELECT paused_until, last_success_at, last_failure_at FROM holdfast_sources")
+    assert stored == [(None, "2020-01-01T10:00:00.000000Z", "2020-01-02T03:04:05.000000Z")]
 
 
 def test_a_pause_of_what_is_not_there_makes_no_source(store: SqlStore) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import NullPool, create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from holdfast.domain.errors import Conflict, InvalidInput
+from holdfast.domain.errors import Conflict, InvalidInput, StoreUnavailable
 from holdfast.domain.job import Enqueued
 from holdfast.domain.lifecycle import State
 from holdfast.domain.outcome import Succeeded
@@ -360,3 +360,20 @@ def test_connection_in_autocommit_enqueues_a_key_with_reuse(store: SqlStore, dir
         assert store.enqueue(wanted, connection=mine).created
     with create_engine(direct_url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as mine:
         assert not store.enqueue(wanted, connection=mine).created
+
+
+@pytest.mark.parametrize("options", [{}, {"reuse_seconds": 3600}], ids=["key", "key with reuse"])
+def test_key_that_changes_hands_on_every_try_is_given_up_and_the_transaction_goes_on(
+    store: SqlStore, direct_url: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """Every insert finds the key taken, and no holder is found any more when it is looked for."""
+    holder = enqueue(store, unique=True)
+    tries: list[int] = []
+    with a_connection(direct_url) as connection, connection.begin():
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(enqueueing, "_find_holders", lambda *_given: tries.append(1))
+            with pytest.raises(StoreUnavailable, match=r"^a unique key changed hands on every try; enqueue again$"):
+                store.enqueue(new(unique=True, **options), connection)
+        assert len(tries) == enqueueing.TRIES
+        after = store.enqueue(new("after"), connection).id
+    assert {job.id for job in store.jobs().items} == {holder, after}

@@ -16,7 +16,7 @@ from holdfast.domain.job import NewJob
 from holdfast.domain.logs import LogLine, Stream
 from holdfast.domain.outcome import Failed, JobError, Report, Snoozed
 from holdfast.domain.views import WorkerRow
-from holdfast.serve.dashboard.bulk import BATCH, BulkRun, BulkRuns
+from holdfast.serve.dashboard.bulk import BATCH, BulkRun, BulkRuns, _apply
 from holdfast.serve.dashboard.session import cookie_name, csrf_word, safe_next
 from tests.serve import http
 from tests.serve.grounds import Served, bearer
@@ -373,6 +373,14 @@ def test_a_bulk_run_ends_with_its_token_and_an_admin_may_stop_it(
         address = re.findall(r'hx-get="(/bulk/[0-9a-f]+)"', answer.text)[0]
         wait_until(lambda: "revoked" in admin.get(address).text, what="the run has ended")
         assert admin.post(f"{address}/stop", headers=ours(served)).status_code == 200
+
+
+def test_a_batch_of_replays_counts_the_jobs_that_were_replayed(served: Served, queue: str) -> None:
+    ids = served.enqueue(queue, 2)
+    gone = "01a00000-0000-7000-8000-000000000000"
+    assert _apply(served.store, "replay", [ids[0], gone, ids[1]]) == 2, "one that is gone keeps no other from it"
+    replays = [job for job in served.store.jobs(queue=queue).items if job.id not in ids]
+    assert sorted(job.replay_of or "" for job in replays) == sorted(ids)
 
 
 def test_who_may_only_look_stops_nobody_elses_check(served: Served) -> None:

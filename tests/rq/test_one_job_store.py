@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from holdfast.domain.errors import StoreUnavailable
+from holdfast.domain.errors import ConfigurationError, StoreUnavailable
 from holdfast.domain.job import Claimed, NewJob
 from holdfast.domain.timing import choose
 from holdfast.stores.sql_store import SqlStore
 from holdfast.wiring.sql import open_store
-from holdfast.worker.one_job import Errand, OneJobStore
+from holdfast.worker.one_job import START_SECONDS, Errand, OneJobStore, _StartLimit
+from holdfast.worker.supervisor import Supervisor
 
 NOT_NOW = "it is not due yet, its queue is paused, or a limit is reached"
 
@@ -67,3 +70,22 @@ def test_an_answer_that_got_lost_is_asked_for_again(store: SqlStore, monkeypatch
     monkeypatch.setattr(store, "claim_jobs", lossy)
     [claimed], why_not = asked(store, job_id)
     assert (claimed.job_id, claimed.attempt, why_not) == (job_id, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("ready", "waited", "is_refused"),
+    [(False, START_SECONDS + 1, True), (False, START_SECONDS, False), (True, START_SECONDS + 1, False)],
+    ids=["hangs", "still has time", "was imported"],
+)
+def test_an_app_that_hangs_in_its_import_is_refused(ready: bool, waited: float, is_refused: bool) -> None:
+    supervisor: Any = SimpleNamespace(
+        pool=SimpleNamespace(ready=ready), seconds_since_answer=lambda: waited, refusal=None
+    )
+    limit = _StartLimit(cast(Supervisor, supervisor))
+    limit.step(0.0)
+    if is_refused:
+        assert isinstance(supervisor.refusal, ConfigurationError)
+        assert str(supervisor.refusal).startswith("the app was not imported within 60 s: import it by hand")
+    else:
+        assert supervisor.refusal is None
+    assert limit.wake_at() == float("inf"), "it needs no step of its own"

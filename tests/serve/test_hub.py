@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -16,6 +16,7 @@ from holdfast.domain.errors import RequestBusy, StoreUnavailable
 from holdfast.domain.job import Claimed
 from holdfast.domain.lifecycle import State
 from holdfast.serve import lines, repeats
+from holdfast.serve.budget import Budget
 from holdfast.serve.hub import Hub
 from holdfast.serve.lines import Found, Line, Poll, Waiter, Wanted
 from holdfast.serve.problems import Refused
@@ -332,6 +333,34 @@ def test_a_request_that_is_busy_elsewhere_is_that_polls_alone() -> None:
         assert (await second).jobs == [JOB]
 
     asyncio.run(asyncio.wait_for(story(), DEADLINE_SECONDS))
+
+
+class FailingBudget:
+    """Of which every call fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def call(self, _act: object) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("lost"), RequestBusy("ask again")], ids=["lost", "busy"])
+@pytest.mark.parametrize("request_id", [None, "again"])
+def test_an_answer_that_was_lost_is_looked_for_where_the_client_cannot_ask_again(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, request_id: str | None
+) -> None:
+    async def story() -> None:
+        budget = cast(Budget, FailingBudget(error))
+        hub = Hub(budget, budget, 3600.0)
+        lost: list[Wanted] = []
+        monkeypatch.setattr(hub._giving_back, "answer_lost", lost.append)
+        wanted = Wanted("ann", 1, None, None, "credential", request_id)
+        with pytest.raises(type(error), match=str(error)):
+            await hub._ask(wanted)
+        assert lost == ([wanted] if request_id is None and not isinstance(error, RequestBusy) else [])
+
+    asyncio.run(story())
 
 
 def test_a_line_looks_again_when_a_source_s_token_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from holdfast.serve.api import live, speaking
 from holdfast.stores.sql_store import SqlStore
 from tests.serve import http
 from tests.serve.grounds import Served, serving
-from tests.servers.waiting import wait_until
+from tests.servers.waiting import DEADLINE_SECONDS, wait_until
 
 STREAM = "/api/v1/events/stream"
 
@@ -220,6 +220,33 @@ def test_many_who_listen_share_one_reader_that_rests_when_they_have_gone(
         assert len(looks) <= (time.monotonic() - started) / live.LOOK_EVERY_SECONDS + 1
     # The server notices later that they have gone. Without a listener it has no reader.
     wait_until(lambda: bool(stopped) and stopped[-1].done(), what="the reader ends")
+
+
+@pytest.mark.parametrize("every", [0.0, 3600.0])
+def test_what_committed_late_is_found_by_a_look_that_reaches_further_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, every: float
+) -> None:
+    monkeypatch.setattr(live, "REACH_FURTHER_EVERY_SECONDS", every)
+    monkeypatch.setattr(live, "LOOK_EVERY_SECONDS", 0.0)
+    now, places = datetime(2026, 1, 1, tzinfo=UTC), list[FeedPlace | None]()
+
+    async def read(place: FeedPlace | None, _limit: int) -> FeedPage:
+        places.append(place)
+        if len(places) == 5:
+            looked.set()
+        return FeedPage(now, (), more=False)
+
+    async def story() -> None:
+        feed = live.LiveFeed(read)
+        listener = await feed.listen(lambda _transition: True)
+        await looked.wait()
+        feed.leave(listener)
+
+    looked = asyncio.Event()
+    asyncio.run(asyncio.wait_for(story(), DEADLINE_SECONDS))
+    reach = live.REACH_FURTHER_BACK if every == 0.0 else live.REACH_BACK
+    begin = [None, FeedPlace(now - live.REACH_FURTHER_BACK)]
+    assert places[:5] == [*begin, *[FeedPlace(now - reach)] * 3]
 
 
 def test_one_credential_cannot_take_all_the_places_there_are(

@@ -3,11 +3,14 @@
 import json
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 
+from holdfast.cli.session import Session
+from holdfast.cli.torture import _ground
 from holdfast.domain.job import NewJob
 from holdfast.torture.small_disk import SmallDisk
 from tests.acceptance.command_line import CommandLine, InProcess
@@ -58,6 +61,22 @@ def test_what_makes_no_sense_is_refused_before_anything_is_started(
     holdfast = InProcess(tmp_path)
     holdfast("torture", *flags).refused(said)
     assert list(holdfast.folder.iterdir()) == []
+
+
+def test_without_a_name_the_ledger_is_a_throwaway_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DATABASE_URL is not a name for it: the user's own store stays untouched."""
+    monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path}/mine.db")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(SmallDisk, "available", lambda: "no disk here")
+
+    ground = _ground(Session(), postgres=False)
+
+    [folder] = temporary.iterdir()
+    assert (ground.url, ground.no_disk) == (f"sqlite:///{folder}/torture.db", "no disk here")
+    ground.close()
+    assert list(tmp_path.rglob("*")) == [temporary]
 
 
 def test_a_short_run_of_faults_breaks_no_rule_and_touches_nothing_beside_it(tmp_path: Path, postgres_url: str) -> None:

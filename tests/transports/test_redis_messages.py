@@ -233,6 +233,17 @@ def test_messages_in_no_hands_are_found(fleet: Fleet) -> None:
     assert sorted(job.job_id for job in fleet.claim()) == sorted(ids)
 
 
+def test_a_message_in_no_hands_is_dropped_where_another_of_its_job_can_still_be_read(fleet: Fleet) -> None:
+    [job_id] = fleet.enqueue(1)
+    [read] = fleet.transport.streams.take("ghost", None, 1)
+    fleet.redis.xack(fleet.names.stream("default"), GROUP, read.id)
+    [unread] = fleet.send(job_id)
+    assert fleet.sweep() == 1
+    assert [message_id for message_id, _fields in fleet.messages()] == [unread]
+    [claimed] = fleet.claim()
+    assert (claimed.job_id, claimed.message_id) == (job_id, unread)
+
+
 def test_consumers_that_are_gone_are_removed_and_then_their_stream(fleet: Fleet) -> None:
     fleet.enqueue(1)
     fleet.finish(fleet.claim())

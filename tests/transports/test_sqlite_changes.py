@@ -1,6 +1,7 @@
 """The change check on SQLite: it sees every commit, once, and is cheap."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from holdfast.domain.job import NewJob
@@ -30,6 +31,19 @@ def test_a_file_that_comes_later_is_seen(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/later.db")
     assert check.changed()
     store.close()
+    check.close()
+
+
+def test_a_file_that_took_the_place_of_another_is_seen(tmp_path: Path) -> None:
+    for name in ("jobs.db", "restored.db"):
+        with closing(sqlite3.connect(tmp_path / name)) as file:
+            file.execute("CREATE TABLE jobs (id)")
+    check = ChangeCheck(tmp_path / "jobs.db")
+    assert [check.changed(), check.changed()] == [True, False]
+    (tmp_path / "restored.db").replace(tmp_path / "jobs.db")
+    assert [check.changed(), check.changed()] == [True, False]
+    (tmp_path / "jobs.db").unlink()
+    assert not check.changed(), "there is no file"
     check.close()
 
 

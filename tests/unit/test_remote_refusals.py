@@ -14,6 +14,7 @@ from holdfast.domain.errors import (
     NotFound,
     StoreUnavailable,
     TooLarge,
+    is_away,
     proves_bad_content,
 )
 from holdfast.remote.refusals import error_for
@@ -67,6 +68,23 @@ def test_any_response_that_is_not_a_control_planes_own_means_unavailable(status:
 def test_every_5xx_means_unavailable_also_as_a_problem() -> None:
     for status in range(500, 600):
         assert isinstance(error_for(status, problem(status, field="result"), "", waits=False), StoreUnavailable)
+
+
+@pytest.mark.parametrize(
+    ("body", "away"),
+    [
+        (problem(503, failed="request"), False),
+        (problem(503), True),
+        (b'{"failed": "request"}', True),
+    ],
+    ids=["one request failed", "the store is away", "not sent by a control plane"],
+)
+def test_503_that_names_the_request_does_not_count_as_a_store_that_is_away(body: bytes, away: bool) -> None:
+    error = error_for(503, body, "https://example.com", waits=True)
+    assert isinstance(error, StoreUnavailable)
+    assert is_away(error) == away
+    if not away:
+        assert str(error) == "https://example.com answered 503: x: no"
 
 
 @pytest.mark.parametrize(

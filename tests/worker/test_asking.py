@@ -404,6 +404,27 @@ def test_nonsense_is_answered_where_there_is_somebody_to_answer(stage: Stage) ->
     assert {frame["error"]["kind"] for frame in ear.heard} == {"invalid_input"}
 
 
+def test_error_of_our_own_is_answered_and_reported_and_the_next_ask_is_served(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, ear = stage.job()
+    serve = Serving.serve
+
+    def fail_once(*_given: Any) -> Any:
+        monkeypatch.setattr(Serving, "serve", serve)
+        raise ZeroDivisionError("of our own")
+
+    monkeypatch.setattr(Serving, "serve", fail_once)
+    stage.ask(held, 1, "enter", {"source": "shop", "number": 1})
+    stage.ask(held, 2, "enter", {"source": "shop", "number": 2})
+    stage.run(lambda: len(ear.heard) == 2, "everything is answered")
+    assert ear.heard[0]["error"] == {"kind": "other", "message": "ZeroDivisionError: of our own"}
+    assert ear.heard[1]["value"]["admitted"]
+    [problem] = [event for event in stage.events if isinstance(event, Problem)]
+    assert (problem.job_id, problem.attempt) == (held.job.job_id, held.job.attempt)
+    assert "enter: ZeroDivisionError: of our own" in str(problem)
+
+
 def test_what_cannot_be_read_names_its_verb(stage: Stage) -> None:
     held, _ear = stage.job()
     lease = held.beat()

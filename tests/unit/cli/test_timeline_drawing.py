@@ -48,6 +48,16 @@ def test_a_long_wait_is_cut_short_with_a_mark_and_a_running_attempt_is_open() ->
     )
 
 
+def test_request_to_stop_is_drawn_on_the_bar_of_its_attempt_also_at_the_very_end() -> None:
+    again_at_once = life(
+        (0, "enqueued", None), (1, "claimed", "ada"), (11, "cancel_requested", "olga"), (11, "cancelled", "ada"),
+        (11, "requeued", "olga"), (11, "claimed", "ada"), (21, "succeeded", "ada"),
+    )  # fmt: skip
+    lane = picture(again_at_once).splitlines()[2]
+    assert lane.replace("━", "") == "ada    1!X2S"
+    assert "!X2" in lane, "and not behind the 2, on the bar of the next attempt"
+
+
 def test_a_terminal_without_the_characters_gets_others() -> None:
     plain = picture(life((0, "enqueued", None), (5, "claimed", "ada")), 40, 10, characters=PLAIN)
     assert plain.isascii()

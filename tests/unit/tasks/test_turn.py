@@ -30,11 +30,12 @@ def interrupt_step(number: int, act: Callable[[], object], work: Callable[[], No
                 act()
         return trace
 
+    before = sys.gettrace()  # that of a measurement of coverage
     sys.settrace(trace)
     try:
         work()
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return steps >= number
 
 

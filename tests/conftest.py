@@ -1,6 +1,7 @@
 """Fixtures for the whole suite: the servers of the run and empty databases in them."""
 
 import compileall
+import gc
 import os
 import shutil
 import sys
@@ -61,6 +62,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     complete_path()
+    # Modules and tests are a million objects that stay: the collector would walk them again and again.
+    gc.set_threshold(10_000, 10, 10)
     config.stash[NO_BYTE_CODE] = sys.dont_write_bytecode
     sys.dont_write_bytecode = False
     worker_input = getattr(config, "workerinput", None)
@@ -78,6 +81,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Until here byte code is kept wherever one is: to rewrite the assertions of all tests takes longer than all the
     rest of collecting them, in every process. What tests import and start goes by the environment again."""
     sys.dont_write_bytecode = session.config.stash[NO_BYTE_CODE]
+    gc.freeze()
 
 
 def _keep_byte_code(dont_write: bool) -> None:

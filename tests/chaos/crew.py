@@ -1,14 +1,14 @@
 """Real processes that a test sends on an errand all at the same moment.
 
 An errand is a function of some module of the tests; it is called with the number of its process and the arguments
-that every process gets. Processes are started once and used by many tests, because to start Python and to import
-SQLAlchemy eight times costs more than most of the tests themselves.
+that every process gets. Processes are started once and used by many tests, and are forked from one that has imported
+the stores: to start Python and to import SQLAlchemy eight times costs more than most of the tests themselves.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import multiprocessing
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe
@@ -17,6 +17,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 REPOSITORY = Path(__file__).parents[2]
 SIZE = 8
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["holdfast.wiring.sql", "holdfast.stores.postgres", "holdfast.stores.sqlite", "pytest"])
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -32,9 +34,8 @@ class Member:
     def __init__(self) -> None:
         ours, theirs = Pipe()
         self._line: Connection[Any, Any] = ours
-        descriptor = theirs.fileno()
-        command = [sys.executable, "-m", "tests.chaos.member", str(descriptor)]
-        self._popen = subprocess.Popen(command, cwd=REPOSITORY, pass_fds=[descriptor], stdin=subprocess.DEVNULL)
+        self._process = SERVER.Process(target=_run_errands, args=(theirs,), daemon=True)
+        self._process.start()
         theirs.close()
 
     def prepare(self, errand: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -54,13 +55,24 @@ class Member:
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
-        self._popen.kill()
-        self._popen.wait()
+        self._process.kill()
+        self._process.join()
         self._line.close()
 
-    def close(self) -> None:
-        self._line.close()
-        self._popen.wait()
+
+def _run_errands(line: Connection[Any, Any]) -> None:
+    while True:
+        try:
+            errand, arguments = line.recv()
+        except EOFError:
+            return
+        line.send("ready")
+        line.recv()
+        try:
+            answer = (True, errand(*arguments))
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        line.send(answer)
 
 
 class Work(Generic[Result]):

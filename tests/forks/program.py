@@ -27,7 +27,6 @@ from holdfast.stores.statements.words import Statement
 
 DEADLINE_SECONDS = 120.0
 JOBS = 20
-READS = 40
 THREADS = 3
 FORK = multiprocessing.get_context("fork")
 SESSION = Statement("test.session", lambda _words: "SELECT pg_backend_pid()")
@@ -36,6 +35,7 @@ Problems = list[str]
 _store, *_token = sys.argv[2:] or [""]
 app = App(_store, token=_token[0] if _token else None)
 _is_sql = not _token
+READS = 40 if _is_sql else 10
 
 
 def enqueue(count: int) -> list[str]:

@@ -15,7 +15,7 @@ from tests.worker.lease_clock import LeaseClock
 from tests.worker.site import WorkerProcess
 
 # The command, and then the modules that it has loaded.
-PROGRAM = "import sys; from holdfast.cli import main; assert main(sys.argv[1:]) == 0; print(*sys.modules)"
+PROGRAM = "import sys; from holdfast.__main__ import run; assert run() == 0; print(*sys.modules)"
 NOWHERE = "postgresql://nobody:wrong@127.0.0.1:1/none"
 LEASE = 600.0
 

@@ -226,5 +226,4 @@ def collector_spared() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+        gc.set_threshold(*before)  # what is frozen stays so: tests/conftest.py freezes all that was there before a test

@@ -30,8 +30,8 @@ def uptime():
 clock.uptime = uptime
 """
 _RUN = """
-from holdfast.cli import main
-sys.exit(main())
+from holdfast.__main__ import run
+sys.exit(run())
 """
 
 

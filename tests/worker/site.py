@@ -40,7 +40,7 @@ REAP_OFTEN = "from holdfast.domain import timing; timing.LONGEST_REAP_PERIOD_SEC
 
 def patched(statements: str) -> list[str]:
     """Stands for `python -m holdfast`, with constants of the supervisor changed before it starts."""
-    return [sys.executable, "-c", f"import sys\n{statements}\nfrom holdfast.cli import main\nsys.exit(main())"]
+    return [sys.executable, "-c", f"import sys\n{statements}\nfrom holdfast.__main__ import run\nsys.exit(run())"]
 
 
 class WorkerProcess:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-POLL_SECONDS = 0.02
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 0.1
 
 
 def wait_until(condition: Callable[[], bool], *, what: str, timeout: float = 30.0) -> None:
     """Return as soon as the condition holds; raise TimeoutError naming what never happened."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() >= deadline:
+        waited = time.monotonic() - began
+        if waited >= timeout:
             raise TimeoutError(f"gave up after {timeout:g} s: {what}")
-        time.sleep(POLL_SECONDS)
+        # Late by a twentieth at most, and what is waited for has the processor in between.
+        time.sleep(min(max(waited / 20, MIN_POLL_SECONDS), MAX_POLL_SECONDS))

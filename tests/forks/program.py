@@ -35,7 +35,7 @@ Problems = list[str]
 _store, *_token = sys.argv[2:] or [""]
 app = App(_store, token=_token[0] if _token else None)
 _is_sql = not _token
-READS = 40 if _is_sql else 10
+READS = 40 if _is_sql else 10  # a request takes many times as long as a query
 
 
 def enqueue(count: int) -> list[str]:

@@ -15,5 +15,5 @@ def wait_until(condition: Callable[[], bool], *, what: str, timeout: float = 30.
         waited = time.monotonic() - began
         if waited >= timeout:
             raise TimeoutError(f"gave up after {timeout:g} s: {what}")
-        # Late by a twentieth at most, and what is waited for has the processor in between.
+        # The longer it has lasted, the less it matters to notice the end at once, and a condition may cost a query.
         time.sleep(min(max(waited / 20, MIN_POLL_SECONDS), MAX_POLL_SECONDS))
